@@ -15,7 +15,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from pdproto.check.user_cache import MUTANTS, RESULTS
-from tests import durations, night, shared_answers, skips, tiers, tonight
+from tests import durations, judging, night, shared_answers, skips, tiers, tonight
 
 LEVEL = logging.getLogger("pdproto").level
 COMMON = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -58,6 +58,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 def pytest_configure(config: pytest.Config) -> None:
     skips.register(config)
+    config.pluginmanager.register(judging.Systems())
     durations.register(config)
     shared_answers.register(config)
 

@@ -12,6 +12,7 @@ import argparse
 import json
 from math import gcd, lcm
 from pathlib import Path
+from typing import Final
 
 from pdproto.check.report.progress import Reporter
 from pdproto.check.result import EXIT_STATUS, Verdict
@@ -23,6 +24,7 @@ from pdproto.cli.options import (
     check_targets,
     console,
     of_laboratory,
+    remove,
     whole_number,
     write,
 )
@@ -37,6 +39,8 @@ from pdproto.engine.engines import ENGINES, refuse_host_pools, require, require_
 from pdproto.net.hosts import LOOPBACK, address_of, is_loopback, is_wildcard
 from pdproto.transport.keys import Keys, new_secret, of_secret
 from pdproto.transport.settings import Settings, SettingsError
+
+TRACED: Final = b'{"n":1,"node":'  # how each trace begins
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -131,6 +135,9 @@ def run(arguments: argparse.Namespace) -> int:
     _refuse(arguments)
     if arguments.trace is not None:
         Path(arguments.trace).mkdir(parents=True, exist_ok=True)
+        for earlier in Path(arguments.trace).rglob("*.jsonl"):
+            if _is_trace(earlier):
+                remove(earlier)
     topology, load = Topology(arguments.pp, arguments.tp, arguments.cp), _load(arguments)
     victim = topology.prefill[arguments.seed % len(topology.prefill)]
     doomed = {victim: load.requests // 3} if arguments.kill else {}
@@ -140,12 +147,23 @@ def run(arguments: argparse.Namespace) -> int:
                                  doomed=doomed, drains_at=_drains_at(arguments),
                                  cut_s=arguments.cut, host=arguments.host, keys=_keys(arguments))
         verdict = _verdict(cluster, arguments)
+    if cluster.untraced and not verdict.complaints:
+        raise UsageError(f"--trace {arguments.trace}: the trace of {', '.join(cluster.untraced)} "
+                         f"is not whole, as the lines above say")
     if arguments.json:
         write(json.dumps(verdict.numbers(), indent=2) + "\n", arguments.json)
     if arguments.json != STANDARD_OUTPUT:
         with console() as out:
             verdict.show(out)
     return EXIT_STATUS[Verdict(verdict.verdict)]
+
+
+def _is_trace(path: Path) -> bool:
+    """Whether a process of an earlier drill has written the file."""
+    if not path.is_file():
+        return False
+    with path.open("rb") as file:
+        return file.read(len(TRACED)) == TRACED
 
 
 def _drains_at(arguments: argparse.Namespace) -> int | None:

@@ -5,6 +5,7 @@ reached), 4 internal error.
 import argparse
 import importlib
 import os
+import resource
 import sys
 import traceback
 from collections.abc import Mapping, Sequence
@@ -88,6 +89,8 @@ EXTRAS: Final = {
 }
 OF_VERBS: Final = {"explore": "explore", "mcp": "mcp"}  # the extra with all that the verb needs
 INTERRUPTED: Final = "interrupted before the answer was complete"
+MIB: Final = 1 << 20
+ADDRESSES_MIN: Final = 512 * MIB  # the libraries of each verb load in these
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -100,10 +103,23 @@ def command(argv: Sequence[str], program: Program, *, once: bool = False) -> int
 
     once: run it once even with --watch.
     """
-    arguments = list(argv)
+    try:
+        return _command(list(argv), program, once=once)
+    except Exception as error:  # an error cannot be told: Python's own status says "violated"
+        return _failed(f"no answer: {type(error).__name__} while another error was told", UNKNOWN)
+
+
+def _command(arguments: list[str], program: Program, *, once: bool) -> int:
     if arguments and arguments[0] in {*FORMER} - {*program.verbs}:
         now = FORMER[arguments[0]]
         return _failed(f"there is no verb {arguments[0]} any more: use {now}", USAGE)
+    addresses, _ = resource.getrlimit(resource.RLIMIT_AS)
+    if addresses != resource.RLIM_INFINITY:
+        if addresses < ADDRESSES_MIN:
+            return _failed(f"its libraries do not load in {addresses // MIB} MiB of address space: "
+                           f"allow {ADDRESSES_MIN // MIB} (ulimit -v)", UNKNOWN)
+        # Without room for the stacks of its threads, this library ends the process with 1.
+        os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     try:
         from pdproto.cli.options import remove_reports  # noqa: PLC0415 - see above
 
@@ -135,8 +151,12 @@ def command(argv: Sequence[str], program: Program, *, once: bool = False) -> int
 
 
 def _comes_of_an_interrupt(error: BaseException | None) -> bool:
-    """Whether Ctrl-C caused the error: Python wraps it if it comes while a class is created."""
+    """Whether Ctrl-C caused the error: Python wraps it if it comes while a class is created, and
+    ctypes only names it if it comes while an argument is made.
+    """
     while error is not None and not isinstance(error, KeyboardInterrupt):
+        if KeyboardInterrupt.__name__ in str(error):
+            return True
         error = error.__cause__ or error.__context__
     return error is not None
 

@@ -378,10 +378,10 @@ def console() -> Iterator[Console]:
     """
     wide = None if sys.stdout.isatty() or "COLUMNS" in os.environ else WITHOUT_TERMINAL
     drawn = Console(file=sys.stdout, emoji=False, width=wide)  # their table takes long to import
-    with drawn.capture() as captured:
-        yield drawn
-    with standard_output() as stream:
-        stream.write(captured.get())
+    drawn.begin_capture()
+    yield drawn
+    with standard_output() as stream:  # also the end of a capture writes, if only no character
+        stream.write(drawn.end_capture())
 
 
 @contextmanager

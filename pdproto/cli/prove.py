@@ -211,7 +211,7 @@ def _tell(found: Verdicts, arguments: argparse.Namespace) -> None:
     if STANDARD_OUTPUT not in (arguments.json, arguments.html):
         with console() as drawn:
             tell(found, refuted, drawn)
-    if arguments.export:
+    if arguments.export and not proof.interrupted:
         _export(system, proof, Path(arguments.export), several=arguments.system is None)
 
 
@@ -343,8 +343,5 @@ def _suggested(system: System, found: Suggestion) -> Iterator[str]:
 def _export(system: System, proof: Proof, folder: Path, *, several: bool) -> None:
     target = folder / system.name if several else folder
     target.mkdir(parents=True, exist_ok=True)
-    try:
-        for certificate in certificates(system, proof.obligations):
-            (target / certificate.name).write_text(certificate.text, encoding="utf-8")
-    except OSError as error:
-        raise UsageError(f"cannot write in {str(target)!r}: {error.strerror}") from error
+    for certificate in certificates(system, proof.obligations):
+        write(certificate.text, str(target / certificate.name))

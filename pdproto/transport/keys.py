@@ -19,6 +19,7 @@ import secrets
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from datetime import datetime
+from errno import ENOSPC
 from pathlib import Path
 from ssl import CERT_REQUIRED, PROTOCOL_TLS_CLIENT, PROTOCOL_TLS_SERVER, SSLContext, TLSVersion
 from typing import Final
@@ -156,8 +157,7 @@ def write_secret(path: str) -> None:
     """Write a new secret to a new file that only its owner can read. Raises OSError, also if the
     file is there already.
     """
-    with open(checked.path("path", path), "x", encoding="ascii", opener=_for_owner) as file:
-        file.write(new_secret() + "\n")
+    _write(Path(checked.path("path", path)), f"{new_secret()}\n".encode(), "xb")
 
 
 def write_members(folder: str, members: Iterable[str]) -> list[str]:
@@ -177,8 +177,9 @@ def write_members(folder: str, members: Iterable[str]) -> list[str]:
     every = sorted({*members, *(file.stem for file in place.glob(f"*{SUFFIX}"))})
     keys = {name: of_member(secret.read_text(encoding="ascii"), name, every) for name in every}
     for name, one in keys.items():
-        with open(place / f"{name}{SUFFIX}", "wb", opener=_for_owner) as file:
-            file.write(msgspec.json.encode(one))
+        new = place / f"{name}.{os.getpid()}.partial"
+        _write(new, msgspec.json.encode(one), "wb")
+        new.replace(place / f"{name}{SUFFIX}")
     return [str(place / f"{name}{SUFFIX}") for name in every]
 
 
@@ -194,6 +195,17 @@ def _name(member: str) -> bytes:
         raise KeysError(f"member {member!r}: want 1 to 64 letters, digits, dots, dashes or "
                         f"underscores, a letter or digit first")
     return member.encode()
+
+
+def _write(path: Path, text: bytes, mode: str) -> None:
+    """Write a file that only its owner can read, whole or not at all. Raises OSError."""
+    with open(path, mode, buffering=0, opener=_for_owner) as file:
+        try:
+            if file.write(text) < len(text):
+                raise OSError(ENOSPC, os.strerror(ENOSPC))
+        except OSError as error:
+            path.unlink()
+            raise OSError(error.errno, error.strerror, str(path)) from None
 
 
 def _for_owner(path: str, flags: int) -> int:

@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from tests.judging import judged_system
 from tests.oracle.answers import Answer, answer
 from tests.oracle.compare import SLOW, WAYS, Way, differences
 from tests.oracle.search import TooManyError, starts
@@ -43,6 +44,8 @@ def judged(seed: int, ways: Sequence[Way] | None = None) -> Judged:
     if not all(starts(world.graph().reader, STATES_MAX) for world in expected.worlds):
         return Judged(seed, "no initial state")
     found = [one for way in ways for one in differences(system, configuration, expected, way)]
+    if ways:
+        judged_system(seed)
     verdicts = len(expected.verdicts) + sum(
         len(world_claim.under) for world_claim in system.properties
         if hasattr(world_claim, "under"))

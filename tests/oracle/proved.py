@@ -12,6 +12,7 @@ from pdproto.check.prove.subject import ProofSubject
 from pdproto.check.prove.verdicts import Verdicts
 from pdproto.spec.language import Always, Configuration, Message, SpecError, System
 from pdproto.spec.language.elements import ElementFunction
+from tests.judging import judged_system
 from tests.oracle.answers import answer
 from tests.oracle.interpreter import Interpreter, State
 from tests.oracle.search import TooManyError, free, starts
@@ -53,6 +54,8 @@ def compared(seed: int) -> Compared:
         differences += [f"{name} is proved, and violated at {at}" for name in known
                         if expected.verdicts[name].violated]
     told = list(steps(found, system))
+    if proved or told:
+        judged_system(seed)
     return Compared((*differences, *(one for one in told if one)), len(proved), len(told))
 
 

@@ -10,6 +10,7 @@ from pdproto.check.stepping.view import way
 from pdproto.check.stepping.walk import walkers
 from pdproto.check.stepping.ways import neighbourhood
 from tests import tonight
+from tests.judging import judged_system
 from tests.oracle.answers import answer
 from tests.oracle.judged import JUDGED, STATES_MAX, judged
 from tests.oracle.systems import ABOVE, NUMBERS, STARTS, STRONG, draw
@@ -55,4 +56,5 @@ def is_read_alike(seed: int) -> bool:
         ways = [way(one, (), claim=name)["way"] for one in every]
         shortest = min((len(one) for one in ways if one is not None), default=None)
         assert (seed, name, shortest) == (seed, name, expected.verdicts[name].length)
+    judged_system(seed)
     return True

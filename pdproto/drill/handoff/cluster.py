@@ -16,7 +16,7 @@ from pdproto.drill.handoff import ranks
 from pdproto.drill.handoff.cut import RegistryCut
 from pdproto.drill.handoff.load import Load, Topology
 from pdproto.drill.handoff.rank import GoOn, Hold, RankTask, Reached, Report
-from pdproto.drill.handoff.ranks import decode_rank, prefill_rank, registry
+from pdproto.drill.handoff.ranks import UNTRACED, decode_rank, prefill_rank, registry
 from pdproto.net.hosts import LOOPBACK
 from pdproto.transport.incarnation import new_incarnation
 from pdproto.transport.keys import Keys
@@ -105,6 +105,14 @@ class HandoffCluster:
         """The process, not yet started, in which a rank or the registry runs the body."""
         return self._context.Process(target=children.while_parent_lives, daemon=True, name=name,
                                      args=(body, *arguments))
+
+    @property
+    def untraced(self) -> tuple[str, ...]:
+        """The processes that have ended, and could not write their trace to its end."""
+        ranks = [(member.rank.name, member.process)
+                 for member in (*self.members.values(), *self.survivors)]
+        return tuple(name for name, process in ((REGISTRY, self._registry), *ranks)
+                     if process.exitcode == UNTRACED)
 
     def begin(self) -> None:
         """Wait until every process is ready, and let all begin.

@@ -6,6 +6,7 @@ rooms, polls them, and never waits. Its forward pass fills the pages with the by
 
 import gc
 import os
+import sys
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -34,7 +35,7 @@ from pdproto.pages.direct import DirectPages
 from pdproto.pages.sink_pages import SinkPages
 from pdproto.pages.source_pages import SourcePages
 from pdproto.registry.app import RegistryServer
-from pdproto.runtime.trace import TraceWriter
+from pdproto.runtime.trace import Lines, TraceWriter
 from pdproto.runtime.trace_shared import SharedTrace
 from pdproto.spec.handoff import agreement, optimistic_group
 from pdproto.spec.handoff import registry as registry_tables
@@ -45,20 +46,31 @@ REPORT_S: Final = 0.2
 # For everything to be given back after the last request: longer than a transfer takes to time out
 # (handoff.py), which is how long decode waits for a life that a killed server has never begun.
 SETTLE_S: Final = 60.0
+UNTRACED: Final = 28  # the status of a process whose trace is not whole
 
 
 @contextmanager
 def _traced(rank: RankTask) -> Iterator[TraceWriter | None]:
     """The trace of a rank's hand-overs; None without a folder for traces."""
     with _file(rank.trace, rank.name) as target:
-        yield None if target is None else TraceWriter(rank.name, target)
+        trace = None if target is None else TraceWriter(rank.name, target)
+        yield trace
+        _require_whole(trace)
 
 
 @contextmanager
 def _traced_by(system: str, folder: str | None, name: str) -> Iterator[SharedTrace | None]:
     """The trace of a process by the tables of another system, in a folder of its own."""
     with _file(None if folder is None else f"{folder}/{system}", name) as target:
-        yield None if target is None else SharedTrace(name, target)
+        trace = None if target is None else SharedTrace(name, target)
+        yield trace
+        _require_whole(trace)
+
+
+def _require_whole(trace: Lines | None) -> None:
+    """End this process with a status of its own if its trace has ended before."""
+    if trace is not None and trace.ended is not None:
+        sys.exit(UNTRACED)
 
 
 @contextmanager
