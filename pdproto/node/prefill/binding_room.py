@@ -14,14 +14,14 @@ Rule 4: each prompt of a room has a state of its own. No row reads three: those 
 """
 
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from itertools import islice, product
 from typing import Final, Generic, TypeAlias, TypeVar
 
 from pdproto.node.prefill.sender import Sender
 from pdproto.runtime.automaton import Automaton, Event
 from pdproto.runtime.local_rows import AnyMessage
-from pdproto.runtime.role import WINDOW, AfterEvent, RankRole
+from pdproto.runtime.role import WINDOW, AfterEvent, Pairs, RankRole
 from pdproto.runtime.wire import Frame, Life
 from pdproto.spec.handoff import binding_tables as tables
 from pdproto.spec.handoff import roles
@@ -206,9 +206,14 @@ class Room:
     @property
     def is_armed(self) -> bool:
         """Whether a request waits for another life than those that have ended."""
-        armed, role, sinks = self._automaton.armed, self._role, self._automaton.sizes[roles.Sink]
-        if any(OTHER_LIFE in armed(of.state) for of in self._prompts.values()):
-            return True
+        armed, prompts = self._automaton.armed, self._prompts
+        for of in prompts.values():
+            if OTHER_LIFE in armed(of.state):
+                return True
+        return len(prompts) > 1 and self._is_armed_by_two()
+
+    def _is_armed_by_two(self) -> bool:
+        role, sinks = self._role, self._automaton.sizes[roles.Sink]
         for of, other in self._pairs():
             both, state = role.together(sinks, of.state, other.state)
             if OTHER_LIFE in both.armed(state):
@@ -260,9 +265,7 @@ class Room:
 
     def _carry_out(self, after: AfterEvent, *of: _Prompt) -> None:
         """The effects of an event. of: the prompts that its automaton counted, in their order."""
-        differ, bound = (
-            [(of[h // WINDOW].lives.inside[h % WINDOW], of[u // WINDOW].requests.inside[u % WINDOW])
-             for h, u in pairs] if pairs else [] for pairs in (after.differ, after.bound))
+        differ, bound = self._named(after.differ, of), self._named(after.bound, of)
         for place in after.over_requests:
             del of[place // WINDOW].requests.inside[place % WINDOW]
         for place in after.over_lives:
@@ -274,6 +277,13 @@ class Room:
             self._bind(*pair, pair in differ)
         for one in of:
             self._fill(one)
+
+    @staticmethod
+    def _named(pairs: Pairs, of: Sequence[_Prompt]) -> Sequence[tuple[Life, Sender]]:
+        """The lives and requests in these places."""
+        return [
+            (of[h // WINDOW].lives.inside[h % WINDOW], of[u // WINDOW].requests.inside[u % WINDOW])
+            for h, u in pairs]
 
     # Which lives and requests the automaton counts
 

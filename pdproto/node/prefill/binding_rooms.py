@@ -95,11 +95,11 @@ class BindingRooms:
             self._tidy(group, room)
 
     def _tidy(self, group: Group, room: Room) -> None:
-        is_armed = room.is_armed
+        if is_empty := room.is_empty:
+            self._rooms.pop(group, None)
+        is_armed = not is_empty and room.is_armed
         if is_armed or group in self._waits:
             self._waits.follow(group, (OTHER_LIFE,) if is_armed else (), self._clock())
-        if room.is_empty:
-            self._rooms.pop(group, None)
 
 
 def _of_life(life: Life) -> Group:
