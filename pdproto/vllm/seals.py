@@ -11,6 +11,10 @@ Rule 2: without keys, an offer that names an address beyond this host is refused
         operator trusts every process of the network (`insecure`).
 Rule 3: an offer of ranks that listen on the loopback interface of another host is refused: decode
         would call its own.
+
+Decode's scheduler checks a seal in its own thread: in some microseconds by a secret, in about 0.1
+ms by a member's key (tests/bench/bench_prompts.py). The check of a signature holds the lock of the
+interpreter, so another thread would not free the scheduler, and vLLM would ask a step later.
 """
 
 import hmac
