@@ -28,7 +28,12 @@ class Backlog:
             for item in items:
                 do(item)
             return
-        self._works.append((iter(items), do))
+        self.later(iter(items), do)
+
+    def later(self, items: Iterator[T], do: Callable[[T], None]) -> None:
+        """Do this with each item, after what is given already; only then is the next one asked for.
+        """
+        self._works.append((items, do))
 
     def work(self, pace: Pace) -> None:
         """Do a part of what is left."""

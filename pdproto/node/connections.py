@@ -17,7 +17,7 @@ Rule 5: a turn looks only at peers that are due. So an idle node costs the signs
 """
 
 import logging
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from heapq import heappop, heappush
 from itertools import count
 from math import inf
@@ -293,7 +293,7 @@ class Connections:
         """
         peer = batch.peer
         if taken:
-            peer.out = list(batch.left)
+            del peer.out[:batch.sent]
             peer.replaceable.clear()
         self.dirty.pop(peer.name, None)
         if taken and peer.out:
@@ -373,11 +373,11 @@ class Connections:
                 yield self._batch_for(peer, now)
             data = encode(self._name, self._incarnation, self._listener.floor(), (),
                           gone="it has been closed", version=peer.version)
-            yield OutgoingBatch(peer, peer.connection, data, ())
+            yield OutgoingBatch(peer, peer.connection, data, 0)
 
     def _batch_for(self, peer: Peer, now: float) -> OutgoingBatch:
         try:
-            data, left = self._encoded(peer, now)
+            data, sent = self._encoded(peer, now)
         except Exception:
             # Otherwise each turn would fail by it, and every hand-over with the peer. The abort of
             # such a life may have no bytes either.
@@ -386,11 +386,11 @@ class Connections:
                     peer.out = [frame for frame in peer.out if frame is not spoilt]
                     peer.replaceable.clear()
                     self._listener.on_unencodable(peer, spoilt, error)
-            data, left = self._encoded(peer, now)
+            data, sent = self._encoded(peer, now)
         peer.spoken = now
-        return OutgoingBatch(peer, peer.connection, data, left)
+        return OutgoingBatch(peer, peer.connection, data, sent)
 
-    def _encoded(self, peer: Peer, now: float) -> tuple[bytes, Sequence[AnyFrame]]:
+    def _encoded(self, peer: Peer, now: float) -> tuple[bytes, int]:
         # A process that has followed the peer does not know this node, and must be able to call it.
         is_known = peer.incarnation and peer.mute is None and peer.presence is Presence.PRESENT
         return encode_some(self._name, self._incarnation, self._listener.floor(), peer.out,

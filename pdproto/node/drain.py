@@ -35,6 +35,7 @@ class Drain:
         self.reason: Final = f"node {node.core.name} drains, and takes no new request"
         self.left: int | None = None
         self._taken: list[Any] | None = None  # while they are counted, and after that
+        self._rooms: Final[list[int]] = []  # of those that had not ended when they were counted
         self._node: Final = node
         self._on_leave: Final = on_leave
         self._machine: Final = Shared(tables.SERVER, scans=True)
@@ -43,10 +44,10 @@ class Drain:
         """Take the requests that the node has, and begin to drain."""
         core = self._node.core
         self._taken = []
-        core.backlog.each(self._node.open_ends(), self._count)
-        core.backlog.each([self._taken], self._leave)
-        core.backlog.each(self._taken, self._look)
-        core.backlog.each([None], lambda _: self._look_whether_empty())
+        core.backlog.later(self._node.open_ends(), self._count)
+        core.backlog.later(iter([self._taken]), self._leave)
+        core.backlog.later(iter(self._taken), self._look)
+        core.backlog.later(iter([None]), lambda _: self._look_whether_empty())
 
     def _count(self, owner: Any) -> None:
         """Take this request, if it is not over."""
@@ -54,6 +55,8 @@ class Drain:
                 and self._is_taken(owner) and self._taken is not None):
             owner.watchers = (*owner.watchers, partial(self._look, owner))
             self._taken.append(owner)
+            if owner.settled not in ENDED:
+                self._rooms.append(owner.room)
 
     def _leave(self, taken: Sequence[Any]) -> None:
         """All are counted: refuse the requests that come from now on."""
@@ -63,7 +66,7 @@ class Drain:
         step = self._machine.call("drain")
         core.drain(self.reason)
         if any(message is tables.leave for message, _ in step.sent):
-            self._on_leave([owner.room for owner in taken if owner.settled not in ENDED])
+            self._on_leave(self._rooms)
 
     def told(self) -> str:
         """The reason, and how many requests are left once that is known; for any thread."""

@@ -1,6 +1,6 @@
 """The handle of a hand-over: the object that a scheduler calls, at either end."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final, Protocol, Self
@@ -130,12 +130,12 @@ class Handle:
         self._node.ask(lambda: self._node.give_up(self, told))
 
 
-def handles_of(lives: Mapping[Life, Endpoint]) -> list[Any]:
-    """The senders or receivers of these lives. For any thread: a life that the loop forgets at the
-    same time may be missing.
+def handles_of(lives: Mapping[Life, Endpoint]) -> Iterator[Any]:
+    """The senders or receivers of the lives that there are at the call, which copies references
+    alone. For any thread: a life that the loop forgets meanwhile may be missing.
     """
-    owners = [endpoint.owner for endpoint in list(lives.values())]
-    return [owner for owner in owners if isinstance(owner, Handle)]
+    return (owner for endpoint in list(lives.values())
+            if isinstance(owner := endpoint.owner, Handle))
 
 
 def log_fields(node: str, life: Life | None, room: int | None = None) -> dict[str, Any]:

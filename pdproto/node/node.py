@@ -1,7 +1,7 @@
 """A core with endpoints: the common frame of both kinds of node, which differ in their parts."""
 
 from abc import abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from pdproto.node.capabilities import Capabilities
@@ -41,8 +41,9 @@ class Handles:
         self.clock, self.ask = transport.clock, transport.ask
 
     @abstractmethod
-    def open_ends(self) -> list[Any]:
-        """The handles that may not have ended. For any thread."""
+    def open_ends(self) -> Iterator[Any]:
+        """The handles that may not have ended, of those that there are at the call. For any thread.
+        """
 
     @abstractmethod
     def give_up(self, owner: Any, reason: str, /, *, transient: bool = False) -> None:

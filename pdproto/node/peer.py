@@ -1,6 +1,6 @@
 """The state that a node keeps about another node."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from math import inf
 from typing import Final, NamedTuple, Protocol
@@ -74,12 +74,13 @@ class Peer:
 
 
 class OutgoingBatch(NamedTuple):
-    """A batch to send to a peer. left: frames for the peer that do not fit into this batch."""
+    """A batch to send to a peer. sent: of the frames for the peer that are in it, the first ones.
+    """
 
     peer: Peer
     connection: Connection
     data: bytes
-    left: Sequence[AnyFrame]
+    sent: int
 
 
 class Listener(Protocol):

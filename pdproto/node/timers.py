@@ -28,6 +28,8 @@ REPEATS: Final = frozenset(name for name, wait in WAITS.items() if wait.again)
 STANDS: Final = frozenset(name for name, wait in WAITS.items() if wait.stands)
 AGAIN_S: Final = 1.0  # between two looks at a wait whose peer is suspected
 CANCELLED_MIN: Final = 1_024  # cancelled entries that are too few to be worth clearing
+TIDIED: Final = 4  # entries of a queue that one more cancelled one has looked at
+AT_ONCE: Final = 128  # cancelled entries of a queue that a turn looks at
 DOUBLINGS_MAX: Final = 4  # of a repeat: 2 s become 32 s at most, which is the cost of a lost frame
 REPEATS_PER_S: Final = 2_000  # a tenth to a fifth of a core, here and at the peers
 WINDOW_S: Final = 0.1  # in which the repeats are counted
@@ -103,7 +105,7 @@ class Timers(Generic[W]):
         self.seconds = {name: checked.seconds(f"waits[{name!r}]", given[name]) if name in given
                         else wait.seconds for name, wait in WAITS.items()}
         # By name and by the number of doublings.
-        self._queues: Final[dict[str, dict[int, deque[tuple[float, W]]]]] = {}
+        self._queues: Final[dict[str, dict[int, _Queue[W]]]] = {}
         self._cancelled = dict.fromkeys(WAITS, 0)
         self._bearable = dict.fromkeys(WAITS, CANCELLED_MIN)  # more of them are counted anew
         self._quiet_until = 0.0  # no wait ends before this time; 0 if it is not known yet
@@ -122,7 +124,7 @@ class Timers(Generic[W]):
                 del armed[name]
                 self._cancelled[name] = count = self._cancelled[name] + 1
                 if count > self._bearable[name]:
-                    self._clear(name)
+                    self._tidy(name)
                 one.repeats = 0  # it waits for another event now
         for name in names:
             if name not in armed:
@@ -158,16 +160,19 @@ class Timers(Generic[W]):
         for name, queues in tuple(self._queues.items()):
             repeats = name in REPEATS
             for queue in tuple(queues.values()):
+                cancelled = 0
                 for _ in range(len(queue)):
-                    if not queue or queue[0][0] > now:
-                        break
-                    deadline, one = queue[0]
+                    first = queue.first
+                    if first is None or first[0] > now or cancelled == AT_ONCE:
+                        break  # the next turn goes on
+                    deadline, one = first
                     is_cancelled = one.armed.get(name) != deadline
                     if repeats and not is_cancelled and not self._ration.take():
                         break
-                    queue.popleft()
+                    queue.drop()
                     if is_cancelled:
                         self._cancelled[name] -= 1
+                        cancelled += 1
                         continue
                     if name in STANDS and self._waits_on(
                             name, one, deadline - self.seconds[name], now):
@@ -212,26 +217,25 @@ class Timers(Generic[W]):
         first = self._others[0][0] if self._others else inf
         for name, queues in self._queues.items():
             for queue in queues.values():
-                while queue and queue[0][1].armed.get(name) != queue[0][0]:
-                    queue.popleft()
+                entry = queue.first
+                for _ in range(AT_ONCE):  # the next turn goes on
+                    if entry is None or entry[1].armed.get(name) == entry[0]:
+                        break
+                    queue.drop()
                     self._cancelled[name] -= 1
-                if queue:
-                    ends = queue[0][0]
+                    entry = queue.first
+                if entry is not None:
+                    ends = entry[0]
                     first = min(first, self._ration.earliest(ends) if name in REPEATS else ends)
         self._quiet_until = first
         return first
 
-    def _clear(self, name: str) -> None:
-        """Remove cancelled entries, if they are more than the others."""
+    def _tidy(self, name: str) -> None:
+        """Remove some cancelled entries, if they are more than the others."""
         queues = self._queues[name]
-        bearable = CANCELLED_MIN + sum(map(len, queues.values())) // 2
+        self._bearable[name] = bearable = CANCELLED_MIN + sum(map(len, queues.values())) // 2
         if self._cancelled[name] > bearable:
-            for queue in queues.values():
-                kept = [(due, end) for due, end in queue if end.armed.get(name) == due]
-                queue.clear()
-                queue.extend(kept)
-            self._cancelled[name], bearable = 0, CANCELLED_MIN
-        self._bearable[name] = bearable
+            self._cancelled[name] -= sum(queue.tidy(name) for queue in queues.values())
 
     def _arm(self, one: W, name: str, now: float) -> None:
         doublings, seconds = 0, self.seconds[name]
@@ -246,8 +250,46 @@ class Timers(Generic[W]):
         try:
             queue = self._queues[name][doublings]
         except KeyError:
-            queue = self._queues.setdefault(name, {}).setdefault(doublings, deque())
-        queue.append((deadline, one))
+            queue = self._queues.setdefault(name, {}).setdefault(doublings, _Queue())
+        queue.rest.append((deadline, one))
+
+
+class _Queue(Generic[W]):
+    """Waits in the order in which they end. kept: the first ones, of which none was cancelled when
+    it was looked at. rest: the others. So the cancelled ones are removed over many turns.
+    """
+
+    __slots__ = "kept", "rest"
+
+    def __init__(self) -> None:
+        self.kept: deque[tuple[float, W]] = deque()
+        self.rest: deque[tuple[float, W]] = deque()
+
+    def __len__(self) -> int:
+        return len(self.kept) + len(self.rest)
+
+    @property
+    def first(self) -> tuple[float, W] | None:
+        """When the first one ends, and whose it is."""
+        some = self.kept or self.rest
+        return some[0] if some else None
+
+    def drop(self) -> None:
+        """Remove the first one."""
+        (self.kept or self.rest).popleft()
+
+    def tidy(self, name: str) -> int:
+        """Look at the next few. Returns how many were cancelled, and are removed."""
+        removed = 0
+        for _ in range(min(TIDIED, len(self.rest))):
+            entry = self.rest.popleft()
+            if entry[1].armed.get(name) == entry[0]:
+                self.kept.append(entry)
+            else:
+                removed += 1
+        if not self.rest:  # from the first one again
+            self.kept, self.rest = self.rest, self.kept
+        return removed
 
 
 K = TypeVar("K", bound=Hashable)

@@ -101,14 +101,14 @@ def encode(
 def encode_some(
     node: str, incarnation: int, floor: int, frames: Sequence[AnyFrame], *, unheard_ms: int = 0,
     version: int = VERSION, call: str | None = None,
-) -> tuple[bytes, Sequence[AnyFrame]]:
-    """The bytes of a batch with as many of these frames as are sent in one, and the rest."""
+) -> tuple[bytes, int]:
+    """The bytes of a batch with as many of these frames as are sent in one, and how many."""
     count = min(len(frames), FRAMES_SENT)
     while True:
         data = encode(node, incarnation, floor, frames[:count], unheard_ms=unheard_ms,
                       version=version, call=call)
         if len(data) <= BATCH_BYTES_MAX or count <= 1:
-            return data, frames[count:]
+            return data, count
         count //= 2
 
 

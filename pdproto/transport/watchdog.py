@@ -1,7 +1,8 @@
 """The time limit and the cost of a node's turns, so that no hand-over delays the others.
 
-Rule 1: a part of a turn ends when it has taken `PART_S`, or `LATE_S` if the turn has taken
-        `EARLY_S` before. Its other work waits for the next turn.
+Rule 1: a part of a turn ends when the turn has taken `TURN_S`, but has at least `LATE_S`. Its other
+        work waits for the next turn. So a turn of 10 parts ends within 5 ms, but for the last step
+        of each of them.
 Rule 2: a turn that has still taken more than `SLOW_S` of processor time is counted and logged, with
         its longest part. Processor time is read once a turn, because reading it takes a
         microsecond or more, ten times as long as reading the clock. It is read when the turn has
@@ -29,9 +30,8 @@ log = logging.getLogger(SLOW_TURNS)
 # The first 1,400 calls of a new process took 25 ms on a core that it shared with three others, so
 # that a lower limit tells of the machine.
 SLOW_S: Final = 0.050
-PART_S: Final = 0.002  # the time limit for one part of a turn
-LATE_S: Final = 0.000_3  # and for a part that begins late
-EARLY_S: Final = 0.002  # after so long a turn, parts begin late
+TURN_S: Final = 0.002  # after so long a turn, a part ends
+LATE_S: Final = 0.000_3  # that a part has in any case
 LONG_WAIT_S: Final = 0.1
 
 
@@ -70,7 +70,7 @@ class Watchdog:
         self._collected = 0.0  # the part of it that garbage collection took
         self._began = 0.0  # the part, or the wait for the next turn
         self._late = 0.0  # from when on parts of this turn begin late
-        self._limit_s = PART_S  # of this part
+        self._ends = 0.0  # of this part
         self._part = ""
         self._longest_s, self._longest = 0.0, ""  # part of this turn
 
@@ -87,7 +87,7 @@ class Watchdog:
         """Begin a turn, with this part."""
         ended, self._longest_s = self._began, 0.0
         self._began, self._part = monotonic(), part
-        self._late, self._limit_s = self._began + EARLY_S, PART_S
+        self._late = self._ends = self._began + TURN_S
         if self._used is None or self._began - ended > LONG_WAIT_S:
             self._used, self._collected = self._spent()
 
@@ -113,12 +113,12 @@ class Watchdog:
         if took > self._longest_s:
             self._longest_s, self._longest = took, self._part
         self._began, self._part = now, name
-        self._limit_s = LATE_S if now > self._late else PART_S
+        self._ends = max(self._late, now + LATE_S)
 
     @property
     def has_time(self) -> bool:
         """Whether the part may go on. Always true before the first turn."""
-        return self._used is None or monotonic() - self._began < self._limit_s
+        return self._used is None or monotonic() < self._ends
 
     def _tell(self, seconds: float) -> None:
         self.slow += 1

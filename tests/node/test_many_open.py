@@ -1,12 +1,18 @@
 """Many hand-overs are closed at once, or lose their peer: the loop serves others between them."""
 
-from typing import Final
+import logging
+import sys
+from collections.abc import Callable
+from types import FrameType
+from typing import Any, Final
 
 import pytest
 
+from pdproto.node import backlog
 from pdproto.node.handle import ENDED
 from pdproto.spec.handoff.poll import KVPoll
 from pdproto.transport import watchdog
+from tests.bench.bench_peers import LOSSES, ByHand, Open
 from tests.node.data_paths import Cluster, cluster, idle, polls, published
 from tests.transport.test_operator_port import standing_still
 from tests.waiting import until
@@ -14,7 +20,8 @@ from tests.waiting import until
 pytestmark = pytest.mark.slow
 
 OPEN: Final = 2_000
-LOST: Final = 2_000
+LOST: Final = 3_000
+AT_ONCE: Final = 3_000  # hand-overs that a loss or a drain is about
 TURN_S: Final = 0.05  # a turn stops within 2 ms, but not in the midst of a batch of a peer
 
 
@@ -46,7 +53,7 @@ def test_b7_to_close_many_rooms_holds_up_no_other_hand_over() -> None:
 
 
 def test_turns_without_a_limit_would_be_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(watchdog, "PART_S", 1e9)
+    monkeypatch.setattr(watchdog, "TURN_S", 1e9)
     with cluster() as nodes:
         assert longest_turn_of_closing(nodes) > TURN_S
 
@@ -81,6 +88,49 @@ def test_to_lose_a_peer_of_many_rooms_holds_up_no_other_hand_over() -> None:
 
 
 def test_losing_all_in_one_turn_would_be_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(watchdog, "PART_S", 1e9)
+    monkeypatch.setattr(watchdog, "TURN_S", 1e9)
     with cluster(2, decode={"fences": False}) as nodes:
         assert longest_turn_of_losing(nodes) > TURN_S
+
+
+class Calls:
+    """Counts the calls of functions in this thread, as the time of watchdogs: one is a
+    microsecond.
+    """
+
+    def __init__(self, patch: pytest.MonkeyPatch) -> None:
+        self.count = 0
+        patch.setattr(watchdog, "monotonic", lambda: self.count * 1e-6)
+        patch.setattr(watchdog, "TURN_S", 500e-6)
+        patch.setattr(watchdog, "LATE_S", 50e-6)
+
+    def note(self, _frame: FrameType, event: str, _about: Any) -> None:
+        self.count += event in ("call", "c_call")
+
+
+@pytest.mark.parametrize("loss", LOSSES, ids=lambda loss: loss.__name__)
+def test_a_turn_does_a_part_of_what_a_loss_or_a_drain_is_about(
+    loss: Callable[[Open], ByHand], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A drain looked at all hand-overs in one turn, and so did the clock of cancelled waits."""
+    loss(Open(backlog.AT_ONCE + 1))  # tables compute their rows at their first event
+    pair, most, turn = Open(AT_ONCE), 0, ByHand.turn
+    calls = Calls(monkeypatch)
+
+    def counted(host: ByHand) -> None:
+        nonlocal most
+        before = calls.count
+        sys.setprofile(calls.note)
+        try:
+            turn(host)
+        finally:
+            sys.setprofile(None)
+        most = max(most, calls.count - before)
+
+    monkeypatch.setattr(ByHand, "turn", counted)
+    logging.disable(logging.CRITICAL)  # a line takes as many calls as a hand-over
+    try:
+        loss(pair)
+    finally:
+        logging.disable(logging.NOTSET)
+    assert most < AT_ONCE

@@ -60,6 +60,15 @@ def test_progress_makes_repeats_prompt_again() -> None:
     assert [due for due, name in run(timers, 22.0) if name == "no_answer"] == [20.5, 21.5]
 
 
+def next_of_a_live_one(timers: Timers[Endpoint], now: float) -> float | None:
+    """When the next wait ends. A turn looks at a part of the cancelled ones."""
+    for _ in range(1_000):
+        if (ends := timers.next()) is None or ends > now:
+            return ends
+        assert not list(timers.due(now))
+    raise AssertionError("its turns have no end")
+
+
 def test_repeats_of_many_are_rationed() -> None:
     """Without a ration, each of these closed hand-overs was repeated while its answer waited behind
     the repeats of the others: a hundred thousand needed five hundred thousand aborts.
@@ -82,7 +91,7 @@ def test_a_connection_that_is_back_has_all_repeated_at_once() -> None:
         timers.fire_now(endpoint, 0.5)
     assert [due for due, _ in run(timers, 0.5)] == [0.5] * len(waiting)
     assert not any(one.repeats for one in waiting), "the next wait is a short one again"
-    assert timers.next() == 1.5
+    assert next_of_a_live_one(timers, 1.4) == 1.5
 
 
 def test_a_repeat_that_a_step_has_made_needless_is_not_made_at_once() -> None:
@@ -105,7 +114,7 @@ def test_a_cancelled_timer_is_not_kept() -> None:
         assert endpoint.armed == {}
     kept = sum(len(queue) for queues in timers._queues.values() for queue in queues.values())
     assert kept <= 6_000
-    assert timers.next() is None
+    assert next_of_a_live_one(timers, 601.0) is None
 
 
 def test_every_repeat_is_bounded() -> None:

@@ -63,3 +63,21 @@ def test_a_turn_that_waits_is_not_slow(monkeypatch: pytest.MonkeyPatch) -> None:
     assert not dog.has_time
     dog.end()
     assert (dog.slow, dog.longest_s) == (0, 0.0)
+
+
+def test_a_turn_whose_parts_use_all_their_time_ends_within_5_ms(
+    monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Before, a part that began just in time had 2 ms of its own: 5.7 ms."""
+    for before in (0.0, 0.0009, 0.0019, 0.0021):
+        clocks, dog = Clocks(monkeypatch), Watchdog("p0")
+        dog.begin("requests")
+        dog.end()
+        began = clocks.now
+        dog.begin("requests")
+        clocks.work(before)
+        for part in range(9):
+            dog.part(str(part))
+            while dog.has_time:
+                clocks.work(0.000_01)
+        assert clocks.now - began < 0.005

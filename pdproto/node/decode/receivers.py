@@ -1,6 +1,6 @@
 """The calls of the application about the hand-overs of a decode rank."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
 from pdproto.node.core import Core
@@ -65,7 +65,7 @@ class Receivers(Handles):
         else:
             self.give_up(receiver, reason)
 
-    def open_ends(self) -> list[Receiver]:
+    def open_ends(self) -> Iterator[Receiver]:
         """The receivers that may not have ended. For any thread."""
         return handles_of(self._endpoints.lives)
 

@@ -9,6 +9,7 @@ ask about its lives: they are remembered for a while (`Link.returns_s`).
 """
 
 from collections.abc import Callable
+from itertools import repeat
 from typing import Final
 
 from pdproto.node.backlog import AT_ONCE
@@ -30,6 +31,7 @@ class RememberedLives:
         self._returns_s: Final = core.link.returns_s
         self._peers: Final = core.peers
         self._each: Final = core.backlog.each
+        self._later: Final = core.backlog.later
         self._lives: Final = endpoints.lives
         self._forget: Final = endpoints.forget
         self._generations: Final[dict[int, dict[int, tuple[Life, ...]]]] = {}
@@ -143,7 +145,11 @@ class RememberedLives:
             del self._silent[key]
         generations = self._generations.pop(incarnation, {})
         self._floors.pop(incarnation, None)
-        self._each(list(generations.values()), self._end)
+        if len(generations) <= AT_ONCE:
+            self._each(list(generations.values()), self._end)
+        else:  # to free the entries of many takes as long as to end them
+            self._later((generations.popitem()[1] for _ in repeat(None, len(generations))),
+                        self._end)
 
     def _end(self, lives: tuple[Life, ...]) -> None:
         for life in lives:

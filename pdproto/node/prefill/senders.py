@@ -1,6 +1,7 @@
 """The calls of the application about the hand-overs of a prefill rank."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import chain
 from typing import Final
 
 from pdproto.node.core import Core
@@ -76,7 +77,7 @@ class Senders(Handles):
         sender.note(reason, transient=transient)
         self._endpoints.call(sender.endpoint, "abort_sender")
 
-    def open_ends(self) -> list[Sender]:
+    def open_ends(self) -> Iterator[Sender]:
         """The senders that may not have ended. For any thread."""
-        return [sender for sender in (*handles_of(self._endpoints.lives), *self._unbound)
-                if sender.stage is not Sending.UNKNOWN]
+        return (sender for sender in chain(handles_of(self._endpoints.lives), list(self._unbound))
+                if sender.stage is not Sending.UNKNOWN)
