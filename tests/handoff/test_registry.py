@@ -60,7 +60,10 @@ PLAIN: Final = {
         Configuration({Source: 1, Incarnation: 2, Sink: 1, Life: 1}, faults=("crash",)),
         Configuration({Source: 1, Incarnation: 1, Sink: 1, Life: 2}, faults=("outage",)),
     ),
-    DP_RANK.name: (Configuration({Group: 2, Life: 1}, faults=("crash",)),),
+    DP_RANK.name: (
+        Configuration({Group: 2, Life: 1}, faults=("crash",)),
+        Configuration({Group: 2, Life: 1}, faults=("drained",)),
+    ),
 }
 
 
@@ -100,6 +103,8 @@ TRACE_LENGTHS: Final = {
     "B04-unsaid": 10,
     "B04-named": 8,
     "B37": 9,
+    "rank-without-address": 9,
+    "no-address-unsaid": 10,
 }
 BUGS: Final = (*registry_bugs.BUGS, *dp_rank_bugs.BUGS)
 
