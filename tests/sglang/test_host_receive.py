@@ -15,6 +15,8 @@ import torch
 from sglang.srt.arg_groups.fields.disagg import Disagg
 from sglang.srt.disaggregation import decode
 from sglang.srt.disaggregation.base.conn import KVArgs
+from sglang.srt.disaggregation.utils import ReqToMetadataIdxAllocator
+from sglang.srt.mem_cache.allocator.paged import PagedTokenToKVPoolAllocator
 from sglang.srt.mem_cache.memory_pool import MHATokenToKVPool
 
 from examples.sglang_handoff.request import request_of
@@ -112,8 +114,9 @@ def queue_of(pair: PoolPair) -> Any:
     queue.host_pool, queue.host_swa_pool = pair.host.get_pool(PoolName.KV), None
     queue.host_reserved_tokens = queue._num_published_destinations = 0
     queue.tree_cache = SimpleNamespace(disable=True, sidecar_pool_specs=())
-    queue.req_to_metadata_buffer_idx_allocator = SimpleNamespace(alloc=lambda: 3)
-    queue.token_to_kv_pool_allocator = SimpleNamespace(page_size=PAGE)
+    queue.req_to_metadata_buffer_idx_allocator = ReqToMetadataIdxAllocator(4)
+    queue.token_to_kv_pool_allocator = PagedTokenToKVPoolAllocator(
+        pair.kv.size, PAGE, pair.kv.dtype, "cpu", pair.kv, need_sort=False)
     queue.transfer_queue = SimpleNamespace(enable_staging=False)
     queue.scheduler = SimpleNamespace(
         metrics_reporter=SimpleNamespace(current_scheduler_metrics_enabled=False))

@@ -16,6 +16,7 @@ pytest.importorskip("sglang", reason=SGLANG)
 from sglang.srt.disaggregation.decode import DecodePreallocQueue
 from sglang.srt.disaggregation.prefill import PrefillBootstrapQueue
 from sglang.srt.disaggregation.utils import TransferBackend
+from sglang.srt.lora.lora_registry import LoRARef
 from sglang.srt.managers.schedule_batch import MultimodalInputs, Req
 from sglang.srt.runtime_context import get_parallel
 from sglang.srt.sampling.sampling_params import SamplingParams
@@ -41,7 +42,7 @@ def request(prompt: str, **changed: Any) -> Req:
 
 
 def queue_with(**adapters: str) -> Any:
-    refs = {number: SimpleNamespace(lora_name=name) for number, name in adapters.items()}
+    refs = {number: LoRARef(lora_id=number, lora_name=name) for number, name in adapters.items()}
     runner = SimpleNamespace(lora_manager=SimpleNamespace(lora_refs=refs))
     return SimpleNamespace(scheduler=SimpleNamespace(tp_worker=SimpleNamespace(
         model_runner=runner)))
