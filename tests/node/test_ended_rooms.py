@@ -113,7 +113,8 @@ def waits_for_its_own(nodes: Cluster) -> bool:
     until(lambda: again.poll() in ENDED
           or all(again.life in node._node.lives for node in nodes.prefills))
     sent_again = request(nodes)
-    until(lambda: all(one.poll() is not KVPoll.BOOTSTRAPPING for one in sent_again))
+    until(lambda: again.poll() is KVPoll.FAILED
+          or all(one.poll() is not KVPoll.BOOTSTRAPPING for one in sent_again))
     if KVPoll.FAILED in {one.poll() for one in (again, *sent_again)}:
         return False
     sent(sent_again)
