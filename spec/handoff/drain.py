@@ -213,6 +213,7 @@ PROPERTIES: Final = (
            why="a server that serves refuses nothing"),
     Always("a_server_is_struck_out_for_a_drain",
            implies(listing() == Listing.STRUCK_OUT, serving() != Serving.OPEN)),
+    Always("rule_4_only_a_request_that_has_looked_is_known", implies(known(h), look_up(h))),
     OnRow("rule_4_an_old_request_is_found", "turn_away", ~known(h),
           why="its server may have it"),
     OnRow("rule_4_no_new_request_is_pointed_to_it", "point_again", known(h),

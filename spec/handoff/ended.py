@@ -59,7 +59,8 @@ class AtLeg(State):
     LEFT = auto()
 
 
-h, u, room, other = Life("h"), Use("u"), AskedRoom("room"), AskedRoom("other")
+h, u, v, room, other = (
+    Life("h"), Use("u"), Use("v"), AskedRoom("room"), AskedRoom("other"))
 
 rooms = Machine("rooms")
 leg = Machine("leg", h)
@@ -120,10 +121,18 @@ LEG: Final = Table(leg, state=asking, rows=(
 PROPERTIES: Final = (
     Always("a_leg_that_waits_for_its_request_is_not_refused", implies(refused(h), once(h)),
            why="prefill computes a sample, or KV that decode has given back, after the first"),
-    OnRow("no_leg_is_refused_while_a_request_runs", "refuse_ended", NONE_RUNS,
-          why="it may be the leg's own"),
+    OnRow("no_leg_is_refused_while_a_request_runs", "refuse_ended", all_of(ended(room), NONE_RUNS),
+          why="it may be the leg's own, as one that is still to come may be"),
     OnRow("no_room_is_forgotten_under_a_leg", "forget_room", NONE_WAITS,
           why="the leg would wait for a clock"),
+    OnRow("a_request_that_runs_serves_one_leg", "bind", all_of(runs(u, room), ~taken(u)),
+          why="its pages go to one decode request"),
+    OnRow("only_a_request_that_runs_ends", "end_request", runs(u, room),
+          why="a room ends by a request of its own"),
+    Always("a_request_that_runs_has_come", implies(runs(u, room), came(u))),
+    Always("a_request_is_of_one_room",
+           implies(all_of(runs(u, room), runs(u, other)), room.same(other))),
+    Always("a_leg_leaves_the_room_that_it_asked_for", implies(leave(h, room), ask(h, room))),
     LeadsTo("L2_a_leg_of_an_ended_room_is_told_at_once",
             all_of(waits(h, room), once(h), ended(room)),
             asking(h) != AtLeg.ASKING, under=(Fairness.NO_TIMERS,),
@@ -133,7 +142,13 @@ PROPERTIES: Final = (
               all_of(ask(h, room), ended(room), ~once(h), asking(h) == AtLeg.SERVED)),
     Sometimes("a_leg_waits_in_an_ended_room",
               all_of(ask(h, room), ended(room), ~once(h), asking(h) == AtLeg.ASKING)),
-    Sometimes("a_room_is_forgotten", all_of(ask(h, room), answered(h), ~ended(room))),
+    Sometimes("a_room_is_forgotten", all_of(
+        came(u), forall(room, all_of(~runs(u, room), ~ended(room))))),
+    Sometimes("two_requests_of_a_room_run", all_of(
+        runs(u, room), runs(v, room), u.differs(v))),
+    Sometimes("a_request_has_a_leg_and_another_one_none", all_of(taken(u), came(v), ~taken(v))),
+    Sometimes("a_leg_leaves_without_an_answer", all_of(answered(h), ~served(h), ~refused(h))),
+    Sometimes("a_leg_knows_that_it_is_refused", asking(h) == AtLeg.REFUSED),
 )
 
 SYSTEM: Final = System(

@@ -44,6 +44,7 @@ from pdproto.spec.language import (
     Table,
     Timer,
     all_of,
+    any_of,
     auto,
     edited,
     forall,
@@ -86,6 +87,7 @@ SILENT: Final = (Presence.SUSPECTED, Presence.OVERDUE)
 # In these no clock of a hand-over with this process goes on (timers.py: `stands`).
 HELD: Final = (Presence.SUSPECTED,)
 OVER: Final = (Presence.LOST, Presence.ENDED)
+GIVEN_UP: Final = (Presence.OVERDUE, *OVER)
 
 # Its name is at another address now, or it writes a format that nobody reads here.
 REPLACE: Final = Call("replace", any_time=True)
@@ -225,12 +227,20 @@ WAITING: Final[System] = edited(
     AddRow(outside, Row(
         "answer", choose=e, when=RUNS, send=[served(e)], fair=False,
         why="it may stand still, or the request may not have come to it")),
-    *(AddRow(watcher, Row(
-        f"miss_{presence_of.name.lower()}", at=presence_of, when=request(e) == Need.OPEN,
-        do=[request(e).to(Need.MISSED)])) for presence_of in (Presence.OVERDUE, *OVER)),
+    AddRow(watcher, Row(
+        "miss", at=GIVEN_UP, when=request(e) == Need.OPEN, do=[request(e).to(Need.MISSED)],
+        why="nobody will serve it")),
     ReplaceProperties((
         OnRow("L7_no_clock_ends_during_a_suspicion", "time_out", ~presence(e).among(*HELD),
               why="rule 3: a suspicion fails no request, whatever clocks the operator sets"),
+        OnRow("L7_a_suspicion_misses_no_request", "miss", presence(e).among(*GIVEN_UP),
+              why="rule 3: only the end of the patience does, or the end of the process"),
+        Always("a_request_that_is_served_was_answered",
+               implies(request(e) == Need.SERVED, served(e))),
+        LeadsTo("L7_no_request_waits_for_a_process_that_is_over",
+                all_of(presence(e).among(*OVER), request(e) == Need.OPEN),
+                any_of(request(e) != Need.OPEN, ~presence(e).among(*OVER)),
+                under=(Fairness.NO_TIMERS,), why="its own clock need not end"),
         LeadsTo("L7_each_request_ends", request(e) == Need.OPEN, request(e) != Need.OPEN,
                 under=(Fairness.TIMERS,),
                 why="a process that is suspected again and again stops the clock each time, and "
@@ -238,6 +248,7 @@ WAITING: Final[System] = edited(
         Sometimes("a_suspected_process_serves_its_request", all_of(
             presence(e) == Presence.SUSPECTED, request(e) == Need.SERVED)),
         Sometimes("a_clock_ends", request(e) == Need.TIMED_OUT),
+        Sometimes("a_request_is_missed", request(e) == Need.MISSED),
     )),
     about="A request that waits for a process that may stand still, with a clock of its own: the "
           "clock stands still meanwhile, and each request ends.",

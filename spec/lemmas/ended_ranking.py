@@ -21,12 +21,10 @@ from pdproto.spec.handoff.ended import (
     waits,
 )
 from pdproto.spec.handoff.roles import Use
-from pdproto.spec.language import Always, all_of, any_of, implies
+from pdproto.spec.language import all_of, any_of
 from pdproto.spec.language.ranking import Help, Monotone, Ranking, Witness
 
-LEMMAS: Final = (
-    Always("a_request_that_runs_has_come", implies(runs(u, room), came(u))),
-)
+LEMMAS: Final = ()
 MONOTONE: Final = (
     Monotone("a_request_has_ended", all_of(came(u), ~runs(u, room)),
              why="a request runs once, in one room"),
