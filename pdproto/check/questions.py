@@ -16,7 +16,7 @@ from pdproto.check.symmetry import interchangeable
 from pdproto.check.words import formula_text
 from pdproto.ground.grounding import Environment, Ground, GroundRow
 from pdproto.ground.layout import TooLargeError, cell_name, value_name
-from pdproto.ground.program import Guard, Literal, conjoined, simplified
+from pdproto.ground.program import Guard, Literal, conjoined, conjunction
 from pdproto.spec.language.formula import (
     FALSE,
     Formula,
@@ -186,7 +186,7 @@ def _on_row(ground: Ground, claim: OnRow) -> Question:
         for more in _instances(ground, claim.name, extra):
             environment = {**row.environment, **more}
             for guard in ground.failures(claim.claim, environment):
-                both = joined(row.action.guard, guard)
+                both = conjunction(row.action.guard, guard)
                 if both is not None:
                     patterns.append(Pattern(both, instance_text(environment)))
     return Question(
@@ -298,7 +298,7 @@ def _busy(ground: Ground) -> Question:
     patterns = []
     for row in ground.rows:
         if sends_unasked(row.table, row.row) and any(ground.sent(row.row, row.environment)):
-            guard = joined(row.action.guard, Guard(row.action.clear, row.action.assign))
+            guard = conjunction(row.action.guard, Guard(row.action.clear, row.action.assign))
             if guard is not None:
                 patterns.append(Pattern(guard, str(row)))
     return Question(
@@ -310,12 +310,6 @@ def _busy(ground: Ground) -> Question:
         ground.system.place,
         tuple(patterns),
     )
-
-
-def joined(one: Guard, two: Guard) -> Guard | None:
-    """The conjunction of two guards; None if unit clauses show that they exclude each other."""
-    cubes = [(Literal(guard.mask, guard.value),) for guard in (one, two)]
-    return simplified([*cubes, *one.clauses, *two.clauses])
 
 
 def _distinct(patterns: list[Pattern]) -> tuple[Pattern, ...]:

@@ -14,6 +14,7 @@ from typing import Any, Final
 import z3
 
 from pdproto.check.questions import Question
+from pdproto.ground.decisions import NO, Decision
 from pdproto.ground.grounding import Ground, GroundRow
 from pdproto.ground.program import Action, Guard, Literal, Program
 
@@ -204,7 +205,18 @@ class _Logic:
             self.equals(Literal(guard.mask, guard.value), state),
             *(self.any_of(*(self.equals(literal, state) for literal in clause))
               for clause in guard.clauses),
+            *(self._ends_well(decision, state) for decision in guard.decisions),
         )
+
+    def _ends_well(self, decision: Decision, state: Mapping[int, Any]) -> Any:
+        """The walk ends at YES."""
+        found = [self.any_of(), self.all_of()]
+        for node in decision.nodes:
+            cells = (Literal(node.mask, code << node.shift) for code in range(len(node.below)))
+            found.append(self.any_of(*(
+                self.all_of(self.equals(cell, state), found[below])
+                for cell, below in zip(cells, node.below, strict=True) if below != NO)))
+        return found[-1]
 
     def equals(self, literal: Literal, state: Mapping[int, Any]) -> Any:
         parts = []

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator, Mapping
 from typing import Final, Protocol, TypeAlias, TypeVar
 
-from pdproto.ground.program import Guard, Literal, simplified
+from pdproto.ground.program import Guard, Literal, conjunction
 from pdproto.ground.values import Assigning
 from pdproto.spec.language.formula import TRUE, Formula, Not, normal
 from pdproto.spec.language.machine import Row, Table
@@ -25,10 +25,10 @@ class Splitting(Assigning, Protocol):
     def environments(self, variables: tuple[Sort, ...]) -> Iterator[Environment]:
         """Every choice of elements for the variables."""
 
-    def guards(
+    def guard(
         self, formula: Formula, environment: Environment, row: Row | None = None, part: str = ...
-    ) -> list[Guard]:
-        """Guards that exclude each other, and whose union is the formula."""
+    ) -> Guard | None:
+        """The formula as a guard; None where it cannot hold."""
 
 
 def split(
@@ -52,7 +52,7 @@ def split(
                 (narrowed, (*before, *effects))
                 for holding, before in cases
                 for condition, of, effects in choices
-                for narrowed in _narrowed(ground, row, holding, condition, of)
+                if (narrowed := _narrowed(ground, row, holding, condition, of)) is not None
             ]
             if len(cases) > CASES_MAX:
                 raise SpecError(row.place, f"row {row.name!r}: its updates with a `where` have "
@@ -63,12 +63,9 @@ def split(
 
 def _narrowed(
     ground: Splitting, row: Row, guard: Guard, condition: Formula, environment: Environment
-) -> Iterator[Guard]:
-    """The guard and the condition together, as guards that exclude each other."""
+) -> Guard | None:
+    """The guard and the condition together."""
     if condition == TRUE:
-        yield guard
-        return
-    for one in ground.guards(normal(condition), environment, row, "the `where` of an update"):
-        whole = simplified([(Literal(one.mask, one.value),), *one.clauses], guard)
-        if whole is not None:
-            yield whole
+        return guard
+    one = ground.guard(normal(condition), environment, row, "the `where` of an update")
+    return None if one is None else conjunction(guard, one)

@@ -1,7 +1,7 @@
 """Formulas in conjunctive normal form, as lists of clauses.
 
-A list that would be longer than CLAUSES_MAX is not made (diagrams.py is for those). Clauses that
-follow from others of their list do not count (decision 116).
+A list that would be longer than `most` is not made (diagrams.py is for those). Clauses that follow
+from others of their list do not count (decision 116).
 """
 
 from collections import Counter
@@ -13,22 +13,20 @@ from typing import Final
 
 from pdproto.ground.program import Clause, Literal
 
-CLAUSES_MAX: Final = 10_000  # of one guard; a formula that needs more does not fit masks
-
-MADE_MAX: Final = 2 * CLAUSES_MAX  # clauses of a product before those that follow are left out
-JOINED_MAX: Final = 100 * CLAUSES_MAX  # pairs of clauses joined for one product: they take a second
+MADE: Final = 2  # times `most`: clauses of a product before those that follow are left out
+JOINED: Final = 100  # times `most`: pairs of clauses joined for one product
 FEW: Final = 32  # a product of so many is not searched for clauses that follow from others
 
 NEVER: Final[list[Clause]] = [()]
 TRIVIAL: Final[list[Clause]] = []
-TOO_MANY: Final[list[Clause]] = [()]  # by identity: over CLAUSES_MAX clauses, which are not made
+TOO_MANY: Final[list[Clause]] = [()]  # by identity: they are not made
 
 
 def static(truth: bool) -> list[Clause]:
     return TRIVIAL if truth else NEVER
 
 
-def joint(parts: Iterator[list[Clause]]) -> list[Clause]:
+def joint(parts: Iterator[list[Clause]], most: int) -> list[Clause]:
     """The clauses of a conjunction; one alone if it cannot hold, so that products stay small."""
     joint: list[Clause] = []
     few = True
@@ -38,13 +36,13 @@ def joint(parts: Iterator[list[Clause]]) -> list[Clause]:
         few = few and clauses is not TOO_MANY
         if few:
             joint += clauses
-            if len(joint) > CLAUSES_MAX:
+            if len(joint) > most:
                 joint = [*dict.fromkeys(joint)]
-                few = len(joint) <= CLAUSES_MAX
+                few = len(joint) <= most
     return joint if few else TOO_MANY
 
 
-def product_of(parts: Iterable[list[Clause]]) -> list[Clause]:
+def product_of(parts: Iterable[list[Clause]], most: int) -> list[Clause]:
     """The clauses of a disjunction: one clause from each part, joined.
 
     Of many, those that always hold or follow from others are left out after each part.
@@ -57,14 +55,14 @@ def product_of(parts: Iterable[list[Clause]]) -> list[Clause]:
     if any(clauses is TOO_MANY for clauses in kept):
         return TOO_MANY
     if prod(map(len, kept)) > FEW:
-        return _least_product(kept)
+        return _least_product(kept, most)
     joined = NEVER
     for clauses in kept:
         joined = [one + two for one in joined for two in clauses]
     return joined
 
 
-def _least_product(parts: Sequence[list[Clause]]) -> list[Clause]:
+def _least_product(parts: Sequence[list[Clause]], most: int) -> list[Clause]:
     """The product of the parts, without clauses that always hold or follow from others."""
     literals = _Literals()
     joined, cells = [0], 0
@@ -72,19 +70,19 @@ def _least_product(parts: Sequence[list[Clause]]) -> list[Clause]:
         own = strongest_sets([*map(literals.set_of, part)])
         here = reduce(or_, (literal.mask for clause in part for literal in clause), 0)
         apart, cells = not cells & here, cells | here
-        if apart and len(joined) * len(own) > CLAUSES_MAX:
+        if apart and len(joined) * len(own) > most:
             return TOO_MANY  # none of them follows from another one
         made = {} if apart else _kept_by_both(joined, own)
         first, second = ([one for one in sets if one not in made] for sets in (joined, own))
-        if len(first) * len(second) > JOINED_MAX:
+        if len(first) * len(second) > JOINED * most:
             return TOO_MANY
         pairs = [(two, 0 if apart else literals.denied(two)) for two in second]
         for one in first:
             made.update(dict.fromkeys(one | two for two, denied in pairs if not one & denied))
-            if len(made) > MADE_MAX:
+            if len(made) > MADE * most:
                 return TOO_MANY
         joined = [*made] if apart else strongest_sets([*made])
-        if len(joined) > CLAUSES_MAX:
+        if len(joined) > most:
             return TOO_MANY
     return [literals.clause(one) for one in joined]
 

@@ -2,9 +2,10 @@
 
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
+from itertools import chain
 from typing import Any, Protocol, TypeAlias
 
-from pdproto.ground.clauses import NEVER, TRIVIAL, joint, product_of
+from pdproto.ground.clauses import NEVER, TRIVIAL
 from pdproto.ground.layout import Indices
 from pdproto.ground.program import Clause
 from pdproto.spec.language.formula import (
@@ -25,7 +26,7 @@ Environment: TypeAlias = Mapping[Sort, int]
 
 
 class Counting(Protocol):
-    """Formulas at given sizes, as grounding.py:Grounder has them."""
+    """Formulas at given sizes, as clausal.py:ClausalForm has them."""
 
     @property
     def given(self) -> Mapping[Any, frozenset[Indices]]:
@@ -36,6 +37,12 @@ class Counting(Protocol):
 
     def clauses(self, formula: Formula, environment: Environment) -> list[Clause]:
         """The clauses of a formula."""
+
+    def joint(self, parts: Iterator[list[Clause]]) -> list[Clause]:
+        """The clauses of a conjunction."""
+
+    def product_of(self, parts: Iterator[list[Clause]]) -> list[Clause]:
+        """The clauses of a disjunction."""
 
 
 def at_least(ground: Counting, formula: AtLeast, environment: Environment) -> list[Clause]:
@@ -56,11 +63,11 @@ def at_least(ground: Counting, formula: AtLeast, environment: Environment) -> li
     @cache
     def clauses(place: int, number: int) -> list[Clause]:
         cases, inner = places[place]
-        return product_of(ground.clauses(case, inner) for case in cases[number])
+        return ground.product_of(ground.clauses(case, inner) for case in cases[number])
 
     def greater(place: int, number: int, others: list[Clause]) -> list[Clause]:
-        return others and product_of([
-            *(clauses(place, one) for one in places[place][0] if one > number), others])
+        return others and ground.product_of(chain(
+            (clauses(place, one) for one in places[place][0] if one > number), (others,)))
 
     @cache
     def from_place(place: int, rest: int) -> list[Clause]:
@@ -68,8 +75,8 @@ def at_least(ground: Counting, formula: AtLeast, environment: Environment) -> li
             return TRIVIAL
         if rest > sum(most[place:]):
             return NEVER
-        return joint(greater(place, number, from_place(place + 1, rest - number))
-                     for number in sorted(places[place][0]))
+        return ground.joint(greater(place, number, from_place(place + 1, rest - number))
+                            for number in sorted(places[place][0]))
 
     return from_place(0, formula.bound)
 

@@ -1,10 +1,11 @@
 """Formulas as decision diagrams (diagrams.py)."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Protocol
 
 from pdproto.ground.clauses import NEVER
-from pdproto.ground.diagrams import NO, YES, Diagram, Diagrams
+from pdproto.ground.decisions import NO, YES
+from pdproto.ground.diagrams import Diagram, Diagrams
 from pdproto.ground.layout import Indices, Layout
 from pdproto.ground.program import Clause
 from pdproto.spec.language.formula import (
@@ -60,14 +61,21 @@ def diagram_of(
                                    for one in grounder.environments((variable,)))
         case AtLeast(summands, bound):
             return diagrams.at_least([
-                {n: diagrams.any_of(inner(normal(case), {**environment, **chosen})
-                                    for case, number in one.cases if number == n)
-                 for n in {number for _, number in one.cases}}
-                for one in summands for chosen in grounder.environments(one.variables)], bound)
-        case Atom(symbol, arguments) | Not(Atom(symbol, arguments)) if not isinstance(
+                {number: diagrams.any_of(inner(case, {**environment, **chosen}) for case in cases)
+                 for number, cases in by_number.items()}
+                for one in summands for by_number in [_by_number(one.cases)]
+                for chosen in grounder.environments(one.variables)], bound)
+        case Atom(symbol, arguments, value) | Not(Atom(symbol, arguments, value)) if not isinstance(
                 symbol, Rigid):
-            at = grounder.cell(arguments, environment)
-            every = [grounder.layout.literal(symbol, at, value) for value in symbol.values]
-            (wanted,) = grounder.clauses(formula, environment)
-            return diagrams.among(every, wanted)
+            field = grounder.layout.field(symbol, grounder.cell(arguments, environment))
+            return diagrams.cell(field.mask, len(symbol.values), symbol.values.index(value),
+                                 positive=isinstance(formula, Atom))
     return NO if grounder.clauses(formula, environment) is NEVER else YES
+
+
+def _by_number(cases: Iterable[tuple[Formula, int]]) -> dict[int, list[Formula]]:
+    """The cases in negation normal form, by their number."""
+    found: dict[int, list[Formula]] = {}
+    for case, number in cases:
+        found.setdefault(number, []).append(normal(case))
+    return found

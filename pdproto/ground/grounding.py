@@ -3,8 +3,8 @@
 The ground form is exact. There is one ground row for each row and choice of parameters, but a row
 on a counted broadcast has two (delivery.py), one whose updates have a `where` has one for each
 choice of the cells that satisfy it, and one that uses a channel has one for each content of it
-(channels.py). Its guard is in conjunctive normal form, with the unit clauses
-joined in one cube.
+(channels.py). Its guard is in conjunctive normal form, with the unit clauses joined in one cube; of
+a conjunct that would have many clauses, the decision diagram is walked instead (decisions.py).
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -17,19 +17,13 @@ from typing import Any, Final, TypeAlias, assert_never
 from pdproto.ground.cases import CASES_MAX, Case, split
 from pdproto.ground.channels import Queue, QueueChange, Queues
 from pdproto.ground.choices import Choices
-from pdproto.ground.clauses import (
-    CLAUSES_MAX,
-    TOO_MANY,
-    joint,
-    product_of,
-    static,
-)
-from pdproto.ground.counted import at_least
+from pdproto.ground.clausal import ClausalForm
+from pdproto.ground.clauses import TOO_MANY, static
+from pdproto.ground.decisions import Decision
 from pdproto.ground.delivery import Deliveries, delivery_marks
 from pdproto.ground.diagram_of import diagram_of
-from pdproto.ground.diagrams import Diagrams, TooManyNodesError
+from pdproto.ground.diagrams import CELLS_MAX, NODES_MAX, Diagrams, TooManyNodesError
 from pdproto.ground.layout import Indices, Layout, TooLargeError
-from pdproto.ground.parts import FormulaPart, parts_of
 from pdproto.ground.program import (
     Action,
     Clause,
@@ -37,22 +31,16 @@ from pdproto.ground.program import (
     Guard,
     Literal,
     acting,
-    assignment,
     simplified,
 )
 from pdproto.ground.starts import starts
 from pdproto.ground.values import changes_of, is_told, values_of
 from pdproto.spec.language.formula import (
     And,
-    AtLeast,
-    Atom,
-    Before,
     Exists,
     Forall,
     Formula,
-    Not,
     Or,
-    Same,
     free_variables,
     negated,
     normal,
@@ -74,7 +62,10 @@ from pdproto.spec.language.system import Configuration, System
 
 Environment: TypeAlias = Mapping[Sort, int]
 Interpretation: TypeAlias = Mapping[Rigid[*tuple[Any, ...]], frozenset[Indices]]
+Conjunct: TypeAlias = tuple[list[Clause], tuple[Decision, ...]]  # one of the two is empty
 ROWS_MAX: Final = 100_000
+FEW_MAX: Final = 100  # clauses of a conjunct of a guard; of more the diagram is walked instead
+CLAUSES_MAX: Final = 10_000  # of a conjunct whose diagram is too large, and of a guard
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +109,8 @@ class Grounder:
         self.consume: Final = consume
         self.deliveries: Deliveries = Deliveries(layout, {})
         self.queues: Final = Queues(layout)
-        self._parts: Final[dict[int, FormulaPart]] = {}  # by the id of the formula
+        self._few: Final = ClausalForm(self, FEW_MAX)
+        self._many: Final = ClausalForm(self, CLAUSES_MAX)
         self.carried: Final[frozenset[Symbol]] = frozenset(
             one for message in layout.symbols if isinstance(message, Message)
             for one in message.carries)
@@ -129,46 +121,54 @@ class Grounder:
             yield dict(zip(variables, choice, strict=True))
 
     def guard(
-        self, formula: Formula, environment: Environment, row: Row | None = None
+        self, formula: Formula, environment: Environment, row: Row | None = None,
+        part: str = "its guard",
     ) -> Guard | None:
         """A formula in negation normal form as a guard; None where it cannot hold.
 
-        row: the row of the formula, for the error. Raises SpecError above CLAUSES_MAX clauses.
+        row, part: of the formula, for the error. Raises SpecError for a conjunct that is too large
+        as clauses and as a diagram.
         """
-        clauses = self.clauses(formula, environment)
-        if clauses is TOO_MANY:
-            raise self._too_many(row)
-        return simplified(clauses)
+        clauses: list[Clause] = []
+        decisions: list[Decision] = []
+        for made, decided in self._conjuncts(formula, environment, row, part):
+            if () in made:
+                return None
+            clauses += made
+            decisions += decided
+        return simplified(clauses, decisions=decisions)
 
-    def guards(
-        self, formula: Formula, environment: Environment, row: Row | None = None,
-        part: str = "its guard",
-    ) -> list[Guard]:
-        """Guards that exclude each other, and whose union is a formula in negation normal form.
+    def _conjuncts(
+        self, formula: Formula, environment: Environment, row: Row | None, part: str
+    ) -> Iterator[Conjunct]:
+        made = TOO_MANY if isinstance(formula, And) else self._few.clauses(formula, environment)
+        match formula:
+            case And(parts):
+                for one in parts:
+                    yield from self._conjuncts(one, environment, row, part)
+            case Forall(variable, body) if made is TOO_MANY:
+                for inner in self._each(variable, environment):
+                    yield from self._conjuncts(body, inner, row, part)
+            case _:
+                yield (self._decided(formula, environment, row, part) if made is TOO_MANY
+                       else (made, ()))
 
-        One, or none where it cannot hold; or the cubes of a diagram, if a guard would have over
-        CLAUSES_MAX clauses. Raises SpecError if there are too many of both.
-        """
-        clauses = self.clauses(formula, environment)
-        if clauses is not TOO_MANY:
-            return [guard] if (guard := simplified(clauses)) is not None else []
-        if (cubes := self.cubes(formula, environment)) is None:
-            raise self._too_many(row, part)
-        return cubes
-
-    def cubes(self, formula: Formula, environment: Environment) -> list[Guard] | None:
-        """The cubes of the diagram of a formula in negation normal form; None if too many."""
+    def _decided(
+        self, formula: Formula, environment: Environment, row: Row | None, part: str
+    ) -> Conjunct:
+        """A formula of many clauses."""
         diagrams = Diagrams()
         with suppress(TooManyNodesError):
-            paths = diagrams.paths(diagram_of(self, diagrams, formula, environment), CASES_MAX)
-            return None if paths is None else [Guard(*assignment(one)) for one in paths]
-        return None
-
-    def _too_many(self, row: Row | None, part: str = "its guard") -> SpecError:
+            decided = diagrams.decision(diagram_of(self, diagrams, formula, environment))
+            return ([], (decided,)) if isinstance(decided, Decision) else (static(decided), ())
+        made = self._many.clauses(formula, environment)
+        if made is not TOO_MANY:
+            return made, ()
         what = "a formula" if row is None else f"row {row.name!r}: {part}"
-        return SpecError(self.place if row is None else row.place, f"{what} has over "
-                         f"{CLAUSES_MAX:,} clauses at these sizes: split it, or make a bound "
-                         "variable a parameter (`choose=`)")
+        raise SpecError(self.place if row is None else row.place, f"{what} has over "
+                        f"{CLAUSES_MAX:,} clauses, and a diagram of over {NODES_MAX:,} nodes or "
+                        f"{CELLS_MAX} cells, at these sizes: split it, or make a bound variable a "
+                        "parameter (`choose=`)")
 
     def failures(self, claim: Formula, environment: Environment) -> list[Guard]:
         """Guards whose union is the negation of the claim."""
@@ -186,7 +186,7 @@ class Grounder:
                     for guard in self.patterns(body, {**environment, variable: i})
                 ]
             case _:
-                return self.guards(formula, environment)
+                return [guard] if (guard := self.guard(formula, environment)) is not None else []
 
     def instances(self, claim: Formula) -> Iterator[Environment]:
         """Every choice of elements for the claim's free variables."""
@@ -196,57 +196,18 @@ class Grounder:
         """The indices of a cell with these arguments."""
         return tuple(environment[v] for v in arguments)
 
-    def remember(self, formula: Formula) -> Formula:
-        """The formula, which is asked for many choices of elements: its parts are kept."""
-        self._parts.update((id(part.formula), part) for part in parts_of(formula))
-        return formula
-
     def clauses(self, formula: Formula, environment: Environment) -> list[Clause]:
         """The clauses of a formula in negation normal form, or TOO_MANY."""
-        part = self._parts.get(id(formula))
-        if part is None:
-            return self._made(formula, environment)
-        made = part.known(environment)
-        return part.keep(environment, self._made(formula, environment)) if made is None else made
+        return self._few.clauses(formula, environment)
 
-    def _made(self, formula: Formula, environment: Environment) -> list[Clause]:
-        match formula:
-            case And(parts):
-                return joint(self.clauses(part, environment) for part in parts)
-            case Or(parts):
-                return product_of(self.clauses(part, environment) for part in parts)
-            case Forall(variable, body):
-                return joint(self.clauses(body, e) for e in self._each(variable, environment))
-            case Exists(variable, body):
-                return product_of(self.clauses(body, e) for e in self._each(variable, environment))
-            case Atom():
-                return self._atom(formula, environment, positive=True)
-            case Not(Atom() as atom):
-                return self._atom(atom, environment, positive=False)
-            case Same(left, right):
-                return static(environment[left] == environment[right])
-            case Not(Same(left, right)):
-                return static(environment[left] != environment[right])
-            case Before(left, right):
-                return static(environment[left] < environment[right])
-            case Not(Before(left, right)):
-                return static(environment[left] >= environment[right])
-            case AtLeast():
-                return at_least(self, formula, environment)
-            case _:
-                raise AssertionError(f"not in negation normal form: {formula!r}")
+    def remember(self, formula: Formula) -> Formula:
+        """The formula, which is asked for many choices of elements: its parts are kept."""
+        self._few.remember(formula)
+        return formula
 
     def _each(self, variable: Sort, environment: Environment) -> Iterator[Environment]:
         for i in range(self.sizes[type(variable)]):
             yield {**environment, variable: i}
-
-    def _atom(self, atom: Atom, environment: Environment, *, positive: bool) -> list[Clause]:
-        indices = self.cell(atom.arguments, environment)
-        if isinstance(atom.symbol, Rigid):
-            return static((indices in self.given[atom.symbol]) == positive)
-        values = atom.symbol.values
-        wanted = (atom.value,) if positive else tuple(v for v in values if v != atom.value)
-        return [tuple(self.layout.literal(atom.symbol, indices, value) for value in wanted)]
 
     def _actions(
         self, table: Table, row: Row, environment: Environment, guard: Guard
@@ -330,7 +291,7 @@ class Ground(Grounder):
 
     consume: delivery takes the message off the network (Fairness.CONSUMED). timers: keep the rows
     on timers. Raises TooLargeError above ROWS_MAX ground rows or CELLS_MAX cells, and SpecError for
-    a guard above CLAUSES_MAX clauses and for a sort without a size.
+    a guard that is too large and for a sort without a size.
     """
 
     def __init__(
@@ -372,7 +333,7 @@ class Ground(Grounder):
                         raise TooLargeError(
                             f"over {ROWS_MAX:,} ground rows at these sizes, at row {row.name!r}: "
                             "say in its guard, by a rigid relation, which parameters it can have")
-                    for ground in self.guards(guard, environment, row):
+                    if (ground := self.guard(guard, environment, row)) is not None:
                         for action in self._actions(table, row, environment, ground):
                             yield GroundRow(table, row, layer, environment, action)
 

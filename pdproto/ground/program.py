@@ -8,11 +8,13 @@ cleared. This module names no sort and no variable: layout.py knows the meaning 
 Each field lies within one 64-bit word, so each literal and each stripe column does too.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from operator import or_
 from typing import Final, NamedTuple, TypeAlias
+
+from pdproto.ground.decisions import Decision
 
 WORD_BITS: Final = 64
 
@@ -33,7 +35,8 @@ Clause: TypeAlias = tuple[Literal, ...]
 
 @dataclass(frozen=True, slots=True)
 class Guard:
-    """A cube and clauses, all of which must hold. The cube may span words; a clause is an `or`.
+    """A cube, clauses and decisions, all of which must hold. The cube may span words; a clause is
+    an `or`.
 
     The empty guard holds in every state, an empty clause in none.
     """
@@ -41,17 +44,30 @@ class Guard:
     mask: int = 0
     value: int = 0
     clauses: tuple[Clause, ...] = ()
+    decisions: tuple[Decision, ...] = ()
 
     def holds(self, state: int) -> bool:
         """Whether the guard is true in the state."""
         return state & self.mask == self.value and (not self.clauses or all(
             any(literal.holds(state) for literal in clause) for clause in self.clauses
-        ))
+        )) and (not self.decisions or all(one.holds(state) for one in self.decisions))
+
+    @property
+    def is_cube(self) -> bool:
+        """Whether the cube is all of it."""
+        return not (self.clauses or self.decisions)
 
     @property
     def reads(self) -> int:
         """The mask of all bits on which the guard depends."""
-        return reduce(or_, (one.mask for clause in self.clauses for one in clause), self.mask)
+        of_clauses = reduce(or_, (one.mask for each in self.clauses for one in each), self.mask)
+        return reduce(or_, (one.reads for one in self.decisions), of_clauses)
+
+    def mapped(self, bits: Callable[[int], int]) -> "Guard":
+        """The same about other cells: `bits` gives the bits that stand for these."""
+        return Guard(bits(self.mask), bits(self.value), tuple(
+            tuple(Literal(bits(one.mask), bits(one.value)) for one in clause)
+            for clause in self.clauses), tuple(one.mapped(bits) for one in self.decisions))
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,11 +162,21 @@ def conjoined(guard: Guard, *literals: Literal) -> Guard | None:
     return simplified([(literal,) for literal in literals], guard)
 
 
-def simplified(clauses: Iterable[Clause], beside: Guard = Guard()) -> Guard | None:
+def conjunction(*guards: Guard) -> Guard | None:
+    """All of these guards together; None where unit clauses show that they cannot hold."""
+    first, *others = guards
+    return simplified(
+        [clause for one in others for clause in ((Literal(one.mask, one.value),), *one.clauses)],
+        first, [decision for one in others for decision in one.decisions])
+
+
+def simplified(
+    clauses: Iterable[Clause], beside: Guard = Guard(), decisions: Iterable[Decision] = ()
+) -> Guard | None:
     """The guard of a clause list: unit clauses are joined to a cube until nothing changes.
 
-    beside: a guard that was made so, and holds as well. None where unit clauses show that both
-    cannot hold. A guard that is returned may still be unsatisfiable.
+    beside: a guard that was made so, and holds as well. decisions: hold as well. None where unit
+    clauses show that all of it cannot hold. A guard that is returned may still be unsatisfiable.
     """
     mask, value = beside.mask, beside.value
     held: list[Clause | None] = [*beside.clauses, *dict.fromkeys(map(_distinct, clauses))]
@@ -168,7 +194,11 @@ def simplified(clauses: Iterable[Clause], beside: Guard = Guard()) -> Guard | No
         grown = mask & ~before
         due = [place for place, clause in enumerate(held)
                if clause is not None and any(literal.mask & grown for literal in clause)]
-    return Guard(mask, value, tuple(dict.fromkeys(clause for clause in held if clause)))
+    left_open = [one.beside(mask, value) for one in dict.fromkeys((*beside.decisions, *decisions))]
+    if False in left_open:
+        return None
+    return Guard(mask, value, tuple(dict.fromkeys(clause for clause in held if clause)),
+                 tuple(one for one in left_open if isinstance(one, Decision)))
 
 
 def _distinct(clause: Clause) -> Clause:

@@ -13,7 +13,7 @@ from typing import Any, Final, TypeAlias
 from pdproto.ground.grounding import Environment, Grounder
 from pdproto.ground.layout import Indices
 from pdproto.ground.local import index_tuples, require_one_start, rigid_relations
-from pdproto.ground.program import Action, Guard, Literal, assignment
+from pdproto.ground.program import Action, Guard, assignment
 from pdproto.spec.language.formula import And, bound_variables, free_variables, normal
 from pdproto.spec.language.machine import Call, Completion, Row, Table
 from pdproto.spec.language.sorts import Sort
@@ -209,10 +209,7 @@ class LocalRows:
         sent = tuple(self._ground.sent(row, dict(zip(variables, indices, strict=True))))
         for first in self._instance(row, variables, (*indices[:place], 0, *indices[place + 1:])):
             action = first.action
-            guard = Guard(swap(action.guard.mask), swap(action.guard.value), tuple(
-                tuple(Literal(swap(one.mask), swap(one.value)) for one in clause)
-                for clause in action.guard.clauses))
-            swapped = Action(guard, swap(action.clear), swap(action.assign))
+            swapped = Action(action.guard.mapped(swap), swap(action.clear), swap(action.assign))
             yield LocalRow(row, indices, swapped, sent)
 
 

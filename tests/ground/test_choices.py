@@ -42,7 +42,7 @@ def test_each_choice_that_may_fire_is_made_in_order(when: tuple[Formula, ...]) -
     ((table, row),) = ground.system.rows()
     guard = normal(table.guard(row))
     wanted = [one for one in ground.environments(table.parameters(row))
-              if ground.guards(guard, one, row)]
+              if ground.guard(guard, one, row) is not None]
     found = list(Choices(table.parameters(row), guard, ground))
     assert [one for one in found if one in wanted] == wanted
     assert [one.environment for one in ground.rows] == wanted

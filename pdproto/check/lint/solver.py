@@ -1,20 +1,23 @@
 """Decides whether guards can hold together. The answer is exact, over cells with few values each.
 
 A *domain* is the set of codes that a cell may have, as a bit set. A *box* narrows some cells to
-bit sets; a *constraint* is a disjunction of boxes. A guard is a box and clauses, and so is its
-negation, so conjunctions of both are conjunctions of constraints. The search is DPLL (Davis,
+bit sets; a *constraint* is a disjunction of boxes. So are the walks of a decision. A guard is a
+conjunction of constraints, and its negation a disjunction. The search is DPLL (Davis,
 Logemann, Loveland 1962), with cells of many values instead of booleans.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import TypeAlias
+from itertools import islice
+from typing import Final, TypeAlias
 
-from pdproto.ground.layout import Field
+from pdproto.ground.decisions import Decision
+from pdproto.ground.layout import Field, TooLargeError
 from pdproto.ground.program import Guard, Literal
 
 Domains: TypeAlias = Mapping[int, int]  # bit offset of a cell -> the codes it may have
 Box: TypeAlias = Mapping[int, int]  # bit offset of a cell -> the allowed codes
 Constraint: TypeAlias = tuple[Box, ...]  # at least one box contains the state
+BOXES_MAX: Final = 10_000  # of one decision
 
 
 class GuardCells:
@@ -32,16 +35,28 @@ class GuardCells:
         choices = tuple(
             tuple({cell: codes} for cell, codes in clause.items()) for clause in clauses
         )
-        return ((cube,), *choices)
+        return ((cube,), *choices, *map(self._walks, guard.decisions))
 
     def fails(self, guard: Guard) -> Constraint:
-        """The constraint under which the guard fails: in a cell of its cube, or in a clause."""
+        """The constraint under which the guard fails: in a cell of its cube, in a clause, or by a
+        decision.
+        """
         cube = tuple({cell: self.full[cell] & ~code} for cell, code in self._cube(guard))
         clauses = tuple(
             {cell: self.full[cell] & ~codes for cell, codes in self._clause(clause).items()}
             for clause in guard.clauses
         )
-        return cube + clauses
+        return (*cube, *clauses, *(
+            box for one in guard.decisions for box in self._walks(one.negated)))
+
+    def _walks(self, decision: Decision) -> Constraint:
+        """Raises TooLargeError above BOXES_MAX walks."""
+        boxes = tuple(islice(decision.boxes(), BOXES_MAX + 1))
+        if len(boxes) > BOXES_MAX:
+            raise TooLargeError(f"a guard holds in over {BOXES_MAX:,} ways, which lint compares "
+                                "one by one: give it smaller sizes")
+        return tuple({self._cells[mask][0].offset: codes & self._cells[mask][1]
+                      for mask, codes in box.items()} for box in boxes)
 
     def codes(self, mask: int, state: int) -> dict[int, int]:
         """The cells under a mask in a state, each as a bit set of one code."""

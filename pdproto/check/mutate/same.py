@@ -10,7 +10,7 @@ Nor may a row of another fairness.
 """
 
 from collections.abc import Iterator, Sequence
-from itertools import chain, product
+from itertools import product
 from typing import Final, NamedTuple
 
 from pdproto.check.explore import Reductions, SearchLimits, explore
@@ -22,7 +22,7 @@ from pdproto.check.result import PropertyKind
 from pdproto.check.rigid import interpretations
 from pdproto.ground.grounding import Ground, GroundRow, ground_for
 from pdproto.ground.layout import Field
-from pdproto.ground.program import Action, Clause, Guard, Literal, simplified
+from pdproto.ground.program import Action, Clause, Guard, Literal, conjunction
 from pdproto.spec.language.formula import normal
 from pdproto.spec.language.machine import Row
 from pdproto.spec.language.properties import Fairness, LeadsTo
@@ -120,12 +120,17 @@ def _twins(action: Action, form: Row | None, ground: Ground) -> tuple[Guard, ...
         and row.action.effect == action.effect
     ]
     chosen, ways = [], 1
-    for guard in sorted(same, key=lambda guard: len(guard.clauses)):
-        ways *= 1 + len(guard.clauses)
+    for guard in sorted(same, key=_refused_in):
+        ways *= _refused_in(guard)
         if ways > WAYS_MAX:
             break
         chosen.append(guard)
     return tuple(chosen)
+
+
+def _refused_in(guard: Guard) -> int:
+    """In how many ways the guard may fail: see _refusals."""
+    return 1 + len(guard.clauses) + len(guard.decisions)
 
 
 class _Instance(NamedTuple):
@@ -167,31 +172,34 @@ def _alone(
 
     If it moves cells, of all states in which it can fire and they cannot.
     """
-    able = _clauses(one.guard)
+    able = [one.guard]
     if not one.moves:
-        able.append(tuple(
+        able.append(Guard(clauses=(tuple(
             literal
             for field, values in fields
             if one.clear & field.mask
             for literal in _others(field, values, one.assign & field.mask)
-        ))
+        ),)))
     for refused in product(*(_refusals(guard, fields) for guard in (*twins, *others))):
-        guard = simplified([*able, *chain.from_iterable(refused)])
+        guard = conjunction(*able, *refused)
         if guard is not None:
             yield guard
 
 
-def _refusals(guard: Guard, fields: _Fields) -> Iterator[list[Clause]]:
-    """The cases in which a guard fails: its cube fails, or one of its clauses."""
-    yield [tuple(
+def _refusals(guard: Guard, fields: _Fields) -> Iterator[Guard]:
+    """The cases in which a guard fails: its cube fails, or a clause, or a decision."""
+    yield Guard(clauses=(tuple(
         literal
         for field, values in fields
         if guard.mask & field.mask
         for literal in _others(field, values, guard.value & field.mask)
-    )]
+    ),))
     places = {field.mask: (field, values) for field, values in fields}
     for clause in guard.clauses:
-        yield [_others(*places[literal.mask], literal.value) for literal in clause]
+        yield Guard(clauses=tuple(
+            _others(*places[literal.mask], literal.value) for literal in clause))
+    for decision in guard.decisions:
+        yield Guard(decisions=(decision.negated,))
 
 
 def _otherwise(one: Action, two: Action, fields: _Fields) -> Iterator[Guard]:
@@ -200,7 +208,7 @@ def _otherwise(one: Action, two: Action, fields: _Fields) -> Iterator[Guard]:
     If they move cells in two ways, of all states in which both are enabled.
     """
     if one.moves != two.moves:
-        guard = simplified([*_clauses(one.guard), *_clauses(two.guard)])
+        guard = conjunction(one.guard, two.guard)
         if guard is not None:
             yield guard
     moved = one.moved & two.moved
@@ -215,13 +223,9 @@ def _otherwise(one: Action, two: Action, fields: _Fields) -> Iterator[Guard]:
                 differs = [_others(field, values, value)]
             case [left, right]:
                 differs = [()] if left == right else []
-        guard = simplified([*_clauses(one.guard), *_clauses(two.guard), *differs])
+        guard = conjunction(one.guard, two.guard, Guard(clauses=tuple(differs)))
         if guard is not None:
             yield guard
-
-
-def _clauses(guard: Guard) -> list[Clause]:
-    return [(Literal(guard.mask, guard.value),), *guard.clauses]
 
 
 def _others(field: Field, values: int, value: int) -> Clause:

@@ -16,15 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pdproto.check.engine import Assumptions, Edges, Flags, Positions, Traps
-from pdproto.check.native.pack import (
-    PADDING,
-    Arena,
-    FairRows,
-    Guards,
-    Image,
-    PackedProgram,
-    by_word,
-)
+from pdproto.check.native.blocks import PADDING, by_word
+from pdproto.check.native.pack import Arena, FairRows, Guards, Image, PackedProgram
 from pdproto.ground.program import WORD_BITS, Guard, Program
 
 SHARDS: Final = 16

@@ -102,12 +102,26 @@ static bool clauses_hold(const Guards *guards, u64 guard, const u64 *state) {
     return true;
 }
 
+/* Whether each walk ends at YES. Nodes 0 and 1 are the ends, NO and YES. */
+static bool walks_end_well(const Guards *guards, u64 guard, const u64 *state) {
+    for (u64 w = guards->walk_start[guard]; w < guards->walk_start[guard + 1]; w++) {
+        u64 node = guards->walk_first[w];
+        while (node > 1) {
+            u64 bits = state[guards->node_word[node]] & guards->node_mask[node];
+            node = guards->below[guards->node_below[node] + (bits >> guards->node_shift[node])];
+        }
+        if (!node)
+            return false;
+    }
+    return true;
+}
+
 INLINE bool holds(const Guards *guards, u64 guard, const u64 *state, u64 W) {
     const u64 *mask = guards->mask + guard * W, *value = guards->value + guard * W;
     u64 wrong = 0;
     for (u64 w = 0; w < W; w++)
         wrong |= (state[w] & mask[w]) ^ value[w];
-    return !wrong && clauses_hold(guards, guard, state);
+    return !wrong && clauses_hold(guards, guard, state) && walks_end_well(guards, guard, state);
 }
 
 /* The guards of the block whose keys hold. */

@@ -2,21 +2,31 @@
 
 The structures mirror those of search.c, field for field, and their comments there give the
 shapes. Guards are matched eight at a time by one of their words, the *key*: guards with the same
-key word stand together in a block, and every block is filled up to a multiple of eight with
-guards that never hold. So the engine has an order of its own, and `Packed` leads back from it.
+key word stand together in a block (blocks.py). So the engine has an order of its own, and
+`PackedProgram` leads back from it.
 """
 
 import ctypes
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from functools import lru_cache, reduce
-from itertools import accumulate, groupby
+from itertools import accumulate
 from operator import or_
 from typing import Final, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
+from pdproto.check.native.blocks import (
+    PADDING,
+    WORD,
+    Block,
+    by_word,
+    in_order,
+    in_word,
+    places_of,
+    word_of,
+)
+from pdproto.ground.decisions import ENDS, Asked, Decision
 from pdproto.ground.program import (
     WORD_BITS,
     Action,
@@ -27,13 +37,9 @@ from pdproto.ground.program import (
     Symmetry,
 )
 
-LANES: Final = 8  # most guards that one instruction compares
-BLOCK_MAX: Final = 64  # guards of a block: their verdicts are the bits of one word
-PADDING: Final = -1  # instead of the number of a guard: the engine adds guards to fill a block
 CHOICE_BITS: Final = 6  # a number below 64 is a bit of a word
 WORDS_MAX: Final = 512  # search.c keeps 64 states on the stack
 Moves: TypeAlias = Sequence[tuple[int, int]]  # of an action or a permutation
-_WORD: Final = (1 << WORD_BITS) - 1
 _NEVER: Final = Guard(mask=0, value=1)
 _IDLE: Final = Action(_NEVER, clear=0, assign=0)
 
@@ -59,6 +65,8 @@ class Guards(ctypes.Structure):
             ),
             *("clause_start", "literal_start", "literal_word", "literal_mask", "literal_value"),
             *("literal_shift", "literal_set"),
+            *("walk_start", "walk_first", "node_word", "node_mask", "node_shift", "node_below"),
+            "below",
         ),
     )
 
@@ -107,14 +115,6 @@ class FairRows(ctypes.Structure):
     _fields_ = (*_fields((), ("fair", "fault", "unit")), *_fields(("count",), ()))
 
 
-@dataclass(frozen=True, slots=True)
-class Block:
-    """Guards whose keys are about one word, by their places in the program; PADDING at the end."""
-
-    word: int
-    places: tuple[int, ...]
-
-
 class Alternative(NamedTuple):
     """Holds where `(state & mask ^ value) >> shift`, in the mask's word, is a bit of `chosen`."""
 
@@ -158,7 +158,8 @@ class Arena:
         """The same guards, with all masks within a state and all values within their masks."""
         within = self.everything
         return [_NEVER if guard.value & ~(guard.mask & within) else Guard(
-            guard.mask & within, guard.value, tuple(map(self._possible, guard.clauses)))
+            guard.mask & within, guard.value, tuple(map(self._possible, guard.clauses)),
+            guard.decisions)
             for guard in guards]
 
     def _possible(self, clause: Clause) -> Clause:
@@ -172,11 +173,11 @@ class Arena:
 
     def guards(self, guards: Sequence[Guard], blocks: Sequence[Block]) -> Guards:
         """The guards in the order of the blocks. Each must be satisfiable."""
-        placed = [_NEVER if p == PADDING else guards[p] for p in _places(blocks)]
+        placed = [_NEVER if p == PADDING else guards[p] for p in places_of(blocks)]
         key_words = [block.word for block in blocks for _ in block.places]
-        keys = [_WORD << word * WORD_BITS for word in key_words]
+        keys = [WORD << word * WORD_BITS for word in key_words]
         simple = [
-            not (g.clauses or (g.mask | g.value) & ~key)
+            g.is_cube and not (g.mask | g.value) & ~key
             for g, key in zip(placed, keys, strict=True)
         ]
         clauses = [
@@ -185,25 +186,48 @@ class Arena:
             for clause in sorted(map(_choices, guard.clauses), key=_likelihood)
         ]
         literals = [literal for clause in clauses for literal in clause]
-        words = [_word(literal.mask) for literal in literals]
+        words = [word_of(literal.mask) for literal in literals]
         return Guards(
             count=len(placed),
             blocks=len(blocks),
             block_start=self.array(_starts(len(block.places) for block in blocks)),
             block_word=self.array(block.word for block in blocks),
             block_simple=self.array(_bits(simple, blocks)),
-            key_mask=self.array(map(_in_word, (g.mask for g in placed), key_words)),
-            key_value=self.array(map(_in_word, (g.value for g in placed), key_words)),
+            key_mask=self.array(map(in_word, (g.mask for g in placed), key_words)),
+            key_value=self.array(map(in_word, (g.value for g in placed), key_words)),
             mask=self.states(g.mask for g in placed),
             value=self.states(g.value for g in placed),
             clause_start=self.array(_starts(len(g.clauses) for g in placed)),
             literal_start=self.array(_starts(map(len, clauses))),
             literal_word=self.array(words),
-            literal_mask=self.array(map(_in_word, (x.mask for x in literals), words)),
-            literal_value=self.array(map(_in_word, (x.value for x in literals), words)),
+            literal_mask=self.array(map(in_word, (x.mask for x in literals), words)),
+            literal_value=self.array(map(in_word, (x.value for x in literals), words)),
             literal_shift=self.array(x.shift for x in literals),
             literal_set=self.array(x.chosen for x in literals),
+            walk_start=self.array(_starts(len(g.decisions) for g in placed)),
+            **self._walks(placed),
         )
+
+    def _walks(self, placed: Iterable[Guard]) -> dict[str, int]:
+        """The nodes of all decisions, each of which is packed once."""
+        nodes = [Asked(0, ())] * ENDS
+        firsts: dict[Decision, int] = {}
+        walks = [decision for guard in placed for decision in guard.decisions]
+        for one in walks:
+            if one not in firsts:
+                offset = len(nodes) - ENDS
+                firsts[one] = one.first + offset
+                nodes += [Asked(mask, tuple(n if n < ENDS else n + offset for n in below))
+                          for mask, below in one.nodes]
+        words = [word_of(node.mask) for node in nodes]
+        return {
+            "walk_first": self.array(firsts[one] for one in walks),
+            "node_word": self.array(words),
+            "node_mask": self.array(map(in_word, (node.mask for node in nodes), words)),
+            "node_shift": self.array(node.shift % WORD_BITS for node in nodes),
+            "node_below": self.array(_starts(len(node.below) for node in nodes)),
+            "below": self.array(number for node in nodes for number in node.below),
+        }
 
 
 class PackedProgram(Arena):
@@ -223,8 +247,8 @@ class PackedProgram(Arena):
         fleeting = reduce(or_, (action.clear for action in program.idle), 0)
         idle = by_word(self.possible(action.guard for action in program.idle))
         patterns, final = self.possible(program.patterns), self.possible(program.final)
-        self.rows = _places(rows)
-        self.patterns = _places(by_word(patterns))
+        self.rows = places_of(rows)
+        self.patterns = places_of(by_word(patterns))
         progress = [place != PADDING and program.progress[place] for place in self.rows]
         self.image = Image(
             words=self.words,
@@ -241,7 +265,7 @@ class PackedProgram(Arena):
         )
 
     def _actions(self, actions: Sequence[Action], blocks: Sequence[Block]) -> Actions:
-        placed = [_IDLE if p == PADDING else actions[p] for p in _places(blocks)]
+        placed = [_IDLE if p == PADDING else actions[p] for p in places_of(blocks)]
         moves = [_moved(action.moves, self.words) for action in placed]
         flat = [move for each in moves for move in each]
         return Actions(
@@ -286,47 +310,6 @@ class PackedProgram(Arena):
         )
 
 
-def by_word(guards: Sequence[Guard]) -> list[Block]:
-    """Blocks for guards in any order. The key of a guard is the word with most of its bits."""
-    keys = [
-        max(_words(guard), key=lambda w: _in_word(guard.mask, w).bit_count()) for guard in guards
-    ]
-    places = sorted(range(len(guards)), key=keys.__getitem__)
-    groups = groupby(places, key=keys.__getitem__)
-    return [block for word, group in groups for block in _filled(word, list(group))]
-
-
-def in_order(actions: Sequence[Action], guards: Sequence[Guard]) -> list[Block]:
-    """Blocks for actions that are applied in order, with these guards.
-
-    An action joins the last block of one of its words, if it commutes with all actions after that.
-    """
-    blocks: list[tuple[int, list[int]]] = []
-    for place, guard in enumerate(guards):
-        words = _words(guard)
-        for word, members in reversed(blocks):
-            if word in words:
-                members.append(place)
-                break
-            if not all(_commute(actions[place], actions[other]) for other in members):
-                blocks.append((words[0], [place]))
-                break
-        else:
-            blocks.append((words[0], [place]))
-    return [block for word, members in blocks for block in _filled(word, members)]
-
-
-def _commute(one: Action, two: Action) -> bool:
-    """Whether the two actions lead to the same state in either order, by the bits they touch."""
-    return not (one.clear & (two.reads | two.clear) or two.clear & one.reads)
-
-
-def _filled(word: int, members: Sequence[int]) -> Iterator[Block]:
-    for start in range(0, len(members), BLOCK_MAX):
-        part = members[start : start + BLOCK_MAX]
-        yield Block(word, (*part, *[PADDING] * (-len(part) % LANES)))
-
-
 @lru_cache(1 << 16)  # guards share their clauses
 def _choices(clause: Clause) -> tuple[Alternative, ...]:
     """The clause with one choice for each mask: a cell has one of several values.
@@ -360,24 +343,6 @@ def _bits(flags: Sequence[bool], blocks: Iterable[Block]) -> Iterator[int]:
         yield sum(next(rest) << i for i, _ in enumerate(block.places))
 
 
-def _places(blocks: Iterable[Block]) -> list[int]:
-    return [place for block in blocks for place in block.places]
-
-
-def _words(guard: Guard) -> list[int]:
-    """The words that the cube reads; the first if it reads none."""
-    return [w for w in range(_word(guard.mask) + 1) if _in_word(guard.mask, w)] or [0]
-
-
-def _word(mask: int) -> int:
-    """The word that holds the top bit of the mask."""
-    return max(mask.bit_length() - 1, 0) // WORD_BITS
-
-
-def _in_word(value: int, word: int) -> int:
-    return value >> word * WORD_BITS & _WORD
-
-
 def _starts(lengths: Iterable[int]) -> list[int]:
     return [0, *accumulate(lengths)]
 
@@ -392,9 +357,9 @@ def _pieces(moves: Moves, target: int, words: int) -> list[tuple[int, int, int]]
     """The moves into word `target`: (word, mask there, rotation to the left)."""
     pieces = []
     for mask, shift in moves:
-        window = _WORD << target * WORD_BITS
+        window = WORD << target * WORD_BITS
         origin = mask & (window >> shift if shift >= 0 else window << -shift)
         for word in range(words):
-            if part := _in_word(origin, word):
+            if part := in_word(origin, word):
                 pieces.append((word, part, shift % WORD_BITS))
     return pieces

@@ -42,6 +42,11 @@ typedef struct {
     const u64 *literal_start;          /* [clauses + 1] */
     const u64 *literal_word, *literal_mask, *literal_value; /* [literals] see literal_holds */
     const u64 *literal_shift, *literal_set;
+    const u64 *walk_start;             /* [count + 1], in walks */
+    const u64 *walk_first;             /* [walks] the first node of each decision */
+    const u64 *node_word, *node_mask, *node_shift; /* [nodes] the cell that a node asks for */
+    const u64 *node_below;             /* [nodes] where its codes begin in `below` */
+    const u64 *below;                  /* [codes of all nodes] the next node; NO, YES */
 } Guards;
 
 typedef struct {

@@ -240,7 +240,7 @@ class Replay:
             state |= bits
         guard = ground.guard
         if guard is None or state & guard.mask != guard.value or (
-                guard.clauses and not guard.holds(state)):
+                not (guard.is_cube or guard.holds(state))):
             raise MismatchError(f"{name} cannot fire here", (ground,), state)
         after = ground.apply(state)
         if line.state is not None and line.state != instance.local.word(after):

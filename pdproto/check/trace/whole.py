@@ -232,7 +232,8 @@ def may_hold(guard: Guard, state: int, unknown: int) -> bool:
     if (state ^ guard.value) & guard.mask & ~unknown:
         return False
     return all(any(not (state ^ literal.value) & literal.mask & ~unknown for literal in clause)
-               for clause in guard.clauses)
+               for clause in guard.clauses) and all(
+                   decision.may_hold(state, unknown) for decision in guard.decisions)
 
 
 def violated(claims: "tuple[Claim, ...] | list[Claim]", state: int, unknown: int) -> str:
