@@ -13,8 +13,7 @@ moving rows. A search would need a condition on cycles besides, which can only m
 from collections.abc import Iterator, Sequence
 from functools import cache
 
-from pdproto.check.questions import joined
-from pdproto.ground.program import Action, Guard, Literal
+from pdproto.ground.program import Action, Guard, Literal, conjunction
 
 
 def moving(rows: Sequence[Action], state: int) -> int:
@@ -100,7 +99,7 @@ class StubbornSets:
 
 def _accord(one: Action, two: Action) -> bool:
     """Whether, wherever both rows move, they lead to the same state in either order."""
-    if joined(one.guard, two.guard) is None:
+    if conjunction(one.guard, two.guard) is None:
         return True
     return not (one.clear & two.clear or _disturbs(one, two.guard) or _disturbs(two, one.guard))
 

@@ -4,11 +4,11 @@ By day 132 systems, by night 2,357, of which no other night has drawn 125;
 `python -m tests.oracle` judges any number.
 """
 
-
 import pytest
 
 from pdproto.check.opinions.opinion import NotInstalledError
 from pdproto.check.opinions.tlc import jar
+from pdproto.ground import grounding
 from tests import tonight
 from tests.oracle.compare import TLC
 from tests.oracle.defects import DEFECTS, SEEDS, differs, put_in
@@ -38,6 +38,20 @@ def test_the_checker_says_what_the_oracle_says(first: int, count: int) -> None:
     assert [one for one in found if one.differences] == [], told(found)
     # The others have too many states, no interpretation or no initial state.
     assert 2 * sum(one.outcome == JUDGED for one in found) >= count, told(found)
+
+
+@pytest.mark.parametrize(("first", "count"), [
+    (0, 4), (NUMBERS, 2), *(pytest.param(first, BLOCK, marks=pytest.mark.nightly) for first in (
+        DAY, NUMBERS + FEW, ABOVE, tonight.seeds(0, BLOCK)[0])),
+])  # fmt: skip
+def test_it_says_so_if_engines_walk_diagrams(
+    first: int, count: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Here of each condition of more than one clause. Seen red with walks that begin at the first
+    node in the array, and with guards that lose their walks beside others.
+    """
+    monkeypatch.setattr(grounding, "FEW_MAX", 1)
+    test_the_checker_says_what_the_oracle_says(first, count)
 
 
 # Of these, coverage once named rows of faults that fire, two reductions store more states, and the
