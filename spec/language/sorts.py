@@ -88,7 +88,10 @@ class Sort(Bindable):
             raise SpecError(here(), "a variable needs a sort: declare `class Thing(Sort)` first")
         given: object = name
         if not isinstance(given, str) or not given.isidentifier():
-            raise SpecError(here(), f"variable {name!r}: want an identifier such as 'p'")
+            one = "" if not isinstance(given, int) else (
+                f"; element {given} alone is where a relation holds that has no other: "
+                f"Rigid('chosen', p, given=lambda sizes: {{({given},)}})")
+            raise SpecError(here(), f"variable {name!r}: want an identifier such as 'p'{one}")
         self.name: Final = name
 
     @classmethod
