@@ -14,7 +14,7 @@ from typing import Any, Final
 import z3
 
 from pdproto.check.questions import Question
-from pdproto.ground.decisions import NO, Decision
+from pdproto.ground.decisions import NO, DecisionDiagram
 from pdproto.ground.grounding import Ground, GroundRow
 from pdproto.ground.program import Action, Guard, Literal, Program
 
@@ -208,7 +208,7 @@ class _Logic:
             *(self._ends_well(decision, state) for decision in guard.decisions),
         )
 
-    def _ends_well(self, decision: Decision, state: Mapping[int, Any]) -> Any:
+    def _ends_well(self, decision: DecisionDiagram, state: Mapping[int, Any]) -> Any:
         """The walk ends at YES."""
         found = [self.any_of(), self.all_of()]
         for node in decision.nodes:

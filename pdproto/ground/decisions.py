@@ -35,7 +35,7 @@ def low_bit(mask: int) -> int:
 
 
 @dataclass(frozen=True, slots=True)
-class Decision:
+class DecisionDiagram:
     """Nodes of a diagram. The node at index i has the number i + ENDS, and leads to lower numbers
     only. The last one is the first that is asked.
     """
@@ -69,7 +69,7 @@ class Decision:
                            if not (state ^ code << low_bit(mask)) & known))
         return may[-1]
 
-    def beside(self, mask: int, value: int) -> "Decision | bool":
+    def beside(self, mask: int, value: int) -> "DecisionDiagram | bool":
         """What is left to be asked where the bits under the mask have this value."""
         if not mask & self.reads:
             return self
@@ -83,7 +83,8 @@ class Decision:
                 continue
             places.append(_put(Asked(node.mask, tuple(
                 places[place] for place in node.below)), kept, known))
-        return places[-1] == YES if places[-1] < ENDS else Decision(_reached(kept, places[-1]))
+        first = places[-1]
+        return first == YES if first < ENDS else DecisionDiagram(_reached(kept, first))
 
     def boxes(self) -> Iterator[dict[int, int]]:
         """The walks to YES, which exclude each other: by the mask of each cell that is asked, the
@@ -104,15 +105,15 @@ class Decision:
             for box in self._boxes(after):
                 yield {mask: leading, **box}
 
-    def mapped(self, bits: Callable[[int], int]) -> "Decision":
+    def mapped(self, bits: Callable[[int], int]) -> "DecisionDiagram":
         """The same about other cells: `bits` gives the mask of each."""
-        return Decision(tuple(Asked(bits(mask), below) for mask, below in self.nodes))
+        return DecisionDiagram(tuple(Asked(bits(mask), below) for mask, below in self.nodes))
 
     @property
-    def negated(self) -> "Decision":
+    def negated(self) -> "DecisionDiagram":
         """Holds where this one does not."""
         swapped = YES, NO
-        return Decision(tuple(Asked(mask, tuple(
+        return DecisionDiagram(tuple(Asked(mask, tuple(
             swapped[place] if place < ENDS else place for place in below))
             for mask, below in self.nodes))
 

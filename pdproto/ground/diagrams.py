@@ -11,7 +11,7 @@ that in which the formula names the cells first: cells that are compared are nea
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final, TypeAlias
 
-from pdproto.ground.decisions import ENDS, NO, YES, Asked, Decision, low_bit
+from pdproto.ground.decisions import ENDS, NO, YES, Asked, DecisionDiagram, low_bit
 from pdproto.ground.program import Literal
 
 Diagram: TypeAlias = int
@@ -112,7 +112,7 @@ class Diagrams:
                 self._join(a, b, both=both) for a, b in zip(here, there, strict=True)))
         return self._joined[key]
 
-    def decision(self, diagram: Diagram) -> Decision | bool:
+    def decision(self, diagram: Diagram) -> DecisionDiagram | bool:
         """The diagram as engines walk it."""
         if diagram in (NO, YES):
             return diagram == YES
@@ -124,7 +124,7 @@ class Diagrams:
             below = [numbers[child] for child in children]
             unused = (mask >> low_bit(mask)) + 1 - len(below)  # codes that are those of no value
             nodes.append(Asked(mask, (*below, *[below[-1]] * unused)))
-        return Decision(tuple(nodes))
+        return DecisionDiagram(tuple(nodes))
 
     def _reached(self, diagram: Diagram) -> set[Diagram]:
         """The nodes of a diagram. What a node leads to has a lower number."""

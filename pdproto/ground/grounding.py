@@ -19,7 +19,7 @@ from pdproto.ground.channels import Queue, QueueChange, Queues
 from pdproto.ground.choices import Choices
 from pdproto.ground.clausal import ClausalForm
 from pdproto.ground.clauses import TOO_MANY, static
-from pdproto.ground.decisions import Decision
+from pdproto.ground.decisions import DecisionDiagram
 from pdproto.ground.delivery import Deliveries, delivery_marks
 from pdproto.ground.diagram_of import diagram_of
 from pdproto.ground.diagrams import CELLS_MAX, NODES_MAX, Diagrams, TooManyNodesError
@@ -62,7 +62,7 @@ from pdproto.spec.language.system import Configuration, System
 
 Environment: TypeAlias = Mapping[Sort, int]
 Interpretation: TypeAlias = Mapping[Rigid[*tuple[Any, ...]], frozenset[Indices]]
-Conjunct: TypeAlias = tuple[list[Clause], tuple[Decision, ...]]  # one of the two is empty
+Conjunct: TypeAlias = tuple[list[Clause], tuple[DecisionDiagram, ...]]  # one of the two is empty
 ROWS_MAX: Final = 100_000
 FEW_MAX: Final = 100  # clauses of a conjunct of a guard; of more the diagram is walked instead
 CLAUSES_MAX: Final = 10_000  # of a conjunct whose diagram is too large, and of a guard
@@ -130,7 +130,7 @@ class Grounder:
         as clauses and as a diagram.
         """
         clauses: list[Clause] = []
-        decisions: list[Decision] = []
+        decisions: list[DecisionDiagram] = []
         for made, decided in self._conjuncts(formula, environment, row, part):
             if () in made:
                 return None
@@ -160,7 +160,9 @@ class Grounder:
         diagrams = Diagrams()
         with suppress(TooManyNodesError):
             decided = diagrams.decision(diagram_of(self, diagrams, formula, environment))
-            return ([], (decided,)) if isinstance(decided, Decision) else (static(decided), ())
+            if isinstance(decided, DecisionDiagram):
+                return [], (decided,)
+            return static(decided), ()
         made = self._many.clauses(formula, environment)
         if made is not TOO_MANY:
             return made, ()

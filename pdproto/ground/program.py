@@ -14,7 +14,7 @@ from functools import reduce
 from operator import or_
 from typing import Final, NamedTuple, TypeAlias
 
-from pdproto.ground.decisions import Decision
+from pdproto.ground.decisions import DecisionDiagram
 
 WORD_BITS: Final = 64
 
@@ -44,7 +44,7 @@ class Guard:
     mask: int = 0
     value: int = 0
     clauses: tuple[Clause, ...] = ()
-    decisions: tuple[Decision, ...] = ()
+    decisions: tuple[DecisionDiagram, ...] = ()
 
     def holds(self, state: int) -> bool:
         """Whether the guard is true in the state."""
@@ -171,7 +171,7 @@ def conjunction(*guards: Guard) -> Guard | None:
 
 
 def simplified(
-    clauses: Iterable[Clause], beside: Guard = Guard(), decisions: Iterable[Decision] = ()
+    clauses: Iterable[Clause], beside: Guard = Guard(), decisions: Iterable[DecisionDiagram] = ()
 ) -> Guard | None:
     """The guard of a clause list: unit clauses are joined to a cube until nothing changes.
 
@@ -198,7 +198,7 @@ def simplified(
     if False in left_open:
         return None
     return Guard(mask, value, tuple(dict.fromkeys(clause for clause in held if clause)),
-                 tuple(one for one in left_open if isinstance(one, Decision)))
+                 tuple(one for one in left_open if isinstance(one, DecisionDiagram)))
 
 
 def _distinct(clause: Clause) -> Clause:

@@ -17,7 +17,7 @@ from pdproto.check.prove.proving import ProofSettings, prove
 from pdproto.check.prove.subject import ProofSubject
 from pdproto.check.result import Verdict
 from pdproto.check.words import formula_text, update_text
-from pdproto.ground.decisions import Decision
+from pdproto.ground.decisions import DecisionDiagram
 from pdproto.ground.diagram_of import diagram_of
 from pdproto.ground.diagrams import Diagrams
 from pdproto.ground.grounding import Grounder
@@ -95,7 +95,7 @@ def decided(
     """Whether the diagram of the formula holds in a state."""
     diagrams = Diagrams()
     decision = diagrams.decision(diagram_of(grounder, diagrams, formula, env))
-    return decision.holds if isinstance(decision, Decision) else lambda _: decision
+    return decision.holds if isinstance(decision, DecisionDiagram) else lambda _: decision
 
 
 @pytest.mark.parametrize("formula", FORMULAS.values(), ids=FORMULAS)

@@ -6,7 +6,7 @@ from itertools import product
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pdproto.ground.decisions import Decision
+from pdproto.ground.decisions import DecisionDiagram
 from pdproto.ground.diagrams import Diagrams
 
 # By the offset of a cell of two bits, how many values it has: a cell of three has an unused code.
@@ -25,7 +25,7 @@ def holds(formula: Sequence[Sequence[Choice]], state: int) -> bool:
                for part in formula)
 
 
-def decided(formula: Sequence[Sequence[Choice]]) -> Decision | bool:
+def decided(formula: Sequence[Sequence[Choice]]) -> DecisionDiagram | bool:
     diagrams = Diagrams()
     return diagrams.decision(diagrams.all_of(
         diagrams.any_of(diagrams.cell(3 << offset, CELLS[offset], code, positive=positive)
@@ -42,7 +42,7 @@ def test_a_walk_ends_at_what_the_formula_says(formula: list[list[Choice]]) -> No
     """Also the walk of the negation, and the walk about other cells, here four bits further up."""
     decision = decided(formula)
     for state in states():
-        if not isinstance(decision, Decision):
+        if not isinstance(decision, DecisionDiagram):
             assert decision == holds(formula, state)
             continue
         assert decision.holds(state) == holds(formula, state)
@@ -55,16 +55,16 @@ def test_beside_known_cells_the_rest_is_asked(
     formula: list[list[Choice]], known: dict[int, int]
 ) -> None:
     decision = decided(formula)
-    if not isinstance(decision, Decision):
+    if not isinstance(decision, DecisionDiagram):
         return
     mask = sum(3 << offset for offset in known)
     value = sum(code << offset for offset, code in known.items())
     rest = decision.beside(mask, value)
     for state in states():
         if state & mask == value:
-            assert (rest.holds(state) if isinstance(rest, Decision) else rest) == holds(
+            assert (rest.holds(state) if isinstance(rest, DecisionDiagram) else rest) == holds(
                 formula, state)
-    if isinstance(rest, Decision):
+    if isinstance(rest, DecisionDiagram):
         assert not rest.reads & mask
 
 
@@ -72,7 +72,7 @@ def test_beside_known_cells_the_rest_is_asked(
 def test_the_boxes_of_a_walk_are_the_states_in_which_it_holds(formula: list[list[Choice]]) -> None:
     """Each state is in one box, or in none."""
     decision = decided(formula)
-    if isinstance(decision, Decision):
+    if isinstance(decision, DecisionDiagram):
         boxes = [*decision.boxes()]
         for state in states():
             within = [box for box in boxes if all(
@@ -85,7 +85,7 @@ def test_it_may_hold_where_some_values_of_unknown_cells_make_it_hold(
     formula: list[list[Choice]], unknown: set[int]
 ) -> None:
     decision = decided(formula)
-    if isinstance(decision, Decision):
+    if isinstance(decision, DecisionDiagram):
         bits = sum(3 << offset for offset in unknown)
         for state in states():
             alike = [one for one in states() if not (one ^ state) & ~bits]

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Final, TypeAlias
 
-from pdproto.ground.decisions import Decision
+from pdproto.ground.decisions import DecisionDiagram
 from pdproto.ground.layout import Field, TooLargeError
 from pdproto.ground.program import Guard, Literal
 
@@ -49,7 +49,7 @@ class GuardCells:
         return (*cube, *clauses, *(
             box for one in guard.decisions for box in self._walks(one.negated)))
 
-    def _walks(self, decision: Decision) -> Constraint:
+    def _walks(self, decision: DecisionDiagram) -> Constraint:
         """Raises TooLargeError above BOXES_MAX walks."""
         boxes = tuple(islice(decision.boxes(), BOXES_MAX + 1))
         if len(boxes) > BOXES_MAX:

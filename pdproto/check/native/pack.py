@@ -26,7 +26,7 @@ from pdproto.check.native.blocks import (
     places_of,
     word_of,
 )
-from pdproto.ground.decisions import ENDS, Asked, Decision
+from pdproto.ground.decisions import ENDS, Asked, DecisionDiagram
 from pdproto.ground.program import (
     WORD_BITS,
     Action,
@@ -211,7 +211,7 @@ class Arena:
     def _walks(self, placed: Iterable[Guard]) -> dict[str, int]:
         """The nodes of all decisions, each of which is packed once."""
         nodes = [Asked(0, ())] * ENDS
-        firsts: dict[Decision, int] = {}
+        firsts: dict[DecisionDiagram, int] = {}
         walks = [decision for guard in placed for decision in guard.decisions]
         for one in walks:
             if one not in firsts:
