@@ -197,7 +197,9 @@ SHORT: Final = (
     "keep-serves-another-prompt",
     "ended-refuses-what-is-computed-again", "ended-refuses-beside-a-request",
     "ended-forgets-under-a-leg", "answer-while-it-computes", "read-after-preemption",
-    "freed-at-abort",
+    "freed-at-abort", "prompt-not-compared", "prompt-of-a-number-not-compared",
+    "queue-timeout-unmet", "silence-as-death", "silence-of-a-sink-as-death",
+    "memory-refuses-what-comes-back", "memory-refuses-pages-that-settle",
 )
 STEPS_SHORT: Final = 8
 SHORT_SAMPLE: Final = 6

@@ -59,6 +59,7 @@ COMPARES: Mapping[str, str] = {
     "node/optimistic/steps.py:_enter": EFFECT,
     "node/optimistic/steps.py:is_whole": EVENT,
     "node/prefill/keeps.py:_follow": EVENT,
+    "node/prefill/keeps.py:open": EVENT,  # a life that has ended asks for nothing
     "node/prefill/routing.py:_drop_alone": KEPT,
     "node/prefill/routing.py:_follow": EVENT,
     "node/rooms.py:failed": SHOWN,
