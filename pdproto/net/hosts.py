@@ -29,6 +29,8 @@ def split(place: str) -> tuple[str, int]:
     bare = host[1:-1] if host.startswith("[") and host.endswith("]") else host
     if not colon or not bare or not port.isdecimal() or (":" in bare and bare == host):
         raise ValueError(f"{place!r}: want host:port, and [host]:port with an IPv6 address")
+    if not port.isascii() or len(port) > len(str(PORT_MAX)) or int(port) > PORT_MAX:
+        raise ValueError(f"{place!r}: want a port from 0 to {PORT_MAX:,}")
     return bare, int(port)
 
 

@@ -27,6 +27,7 @@ from pdproto.net.hosts import LOOPBACK, PORT_MAX, address_of, is_loopback, is_wi
 from pdproto.node.faults import FaultsError, parse
 from pdproto.node.link import SIGNS_MISSED, Link, require_private, tcp_at
 from pdproto.runtime import checked
+from pdproto.runtime.limits import NAME_MAX
 from pdproto.runtime.trace import StepObserver
 from pdproto.spec.handoff.timers import WAITS
 from pdproto.transport import setting_values
@@ -220,7 +221,8 @@ class Settings:
             try:
                 split(getattr(self, name) or "localhost:0")
             except ValueError as error:
-                yield self._says(name, getattr(self, name), str(error))
+                told = getattr(self, name)
+                yield self._says(name, told, str(error).removeprefix(f"{told!r}: "))
 
     def _problems_of_waits(self) -> Iterator[str]:
         if self.silent_s <= (least := SIGNS_MISSED * self.sign_of_life_s):
@@ -266,7 +268,8 @@ class Settings:
 
     def _says(self, name: str, value: str, problem: str) -> str:
         source = self.given.get(name)
-        return f"{name}={value}{f' ({source})' if source else ''}: {problem}"
+        told = value if len(value) <= NAME_MAX else f"{value[:NAME_MAX]}..."
+        return f"{name}={told}{f' ({source})' if source else ''}: {problem}"
 
 
 WAIT: Final = "waits."

@@ -95,7 +95,7 @@ def test_any_number_of_seconds_is_read_as_it_was_written(name: str, seconds: flo
      "direct=1 (PDPROTO_DIRECT): engine shm declares no page fence, so a writer could not be kept "
      "out of pages: direct writes need tcp; or set direct=0"),
     ({}, ["operator=9400"],
-     "operator=9400 (--set): '9400': want host:port, and [host]:port with an IPv6 address"),
+     "operator=9400 (--set): want host:port, and [host]:port with an IPv6 address"),
     ({"PDPROTO_FAULTS": "boot=1"}, [],
      "faults=boot=1 (PDPROTO_FAULTS): there is no fault 'boot': want bootstrap or transfer"),
     ({}, ["faults=transfer=2"],
