@@ -9,7 +9,7 @@ import linecache
 import sys
 import time
 from collections.abc import Callable
-from typing import Final, TypeAlias
+from typing import Final, Protocol, TypeAlias
 
 PATIENCE_S: Final = 30.0
 LOOK_S: Final = 0.001
@@ -35,6 +35,20 @@ def until(
             raise error(f"never: {awaited}")
         time.sleep(look_s)
     return time.monotonic() - began
+
+
+class Ending(Protocol):
+    """A thread, or a process of multiprocessing."""
+
+    def join(self, timeout: float | None = None, /) -> None: ...
+
+    def is_alive(self) -> bool: ...
+
+
+def ended(one: Ending) -> None:
+    """Wait until it has ended."""
+    one.join(PATIENCE_S)
+    assert not one.is_alive(), f"{one} goes on"
 
 
 async def until_in_loop(holds: Callable[[], object]) -> None:

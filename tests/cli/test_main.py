@@ -541,6 +541,6 @@ class TestProcess:
     def test_two_runs_write_one_file(self) -> None:
         command = [*COMMAND, "check", "lock-server-broken", "--quiet", "--json", "x.json"]
         both = [subprocess.Popen(command, stdout=subprocess.DEVNULL) for _ in range(2)]
-        assert [process.wait() for process in both] == [1, 1]
+        assert [process.wait(PATIENCE_S) for process in both] == [1, 1]
         assert json.loads(Path("x.json").read_text(encoding="utf-8"))["verdict"] == "violated"
         assert sorted(os.listdir()) == ["page.py", "x.json"]

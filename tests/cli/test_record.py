@@ -17,6 +17,7 @@ from pdproto.cli.main import main
 from pdproto.cli.recording import record
 from pdproto.cli.systems import COUNTS, load, recorded
 from pdproto.spec.language import Configuration, Row, System
+from tests.waiting import ended
 
 
 def test_the_counts_of_each_configuration_are_written_beside_the_others(
@@ -53,7 +54,7 @@ def test_writers_at_one_time_lose_no_counts(
 
     monkeypatch.setattr(counts, "with_results", during)
     record(str(file), [found("first")])
-    begun[0].join()
+    ended(begun[0])
     assert read(file).keys() == {("first", "default"), ("second", "default")}
 
 

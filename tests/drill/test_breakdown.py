@@ -19,6 +19,7 @@ from pdproto.drill.handoff.rank import Report
 from pdproto.drill.handoff.ranks import Progress
 from pdproto.drill.handoff.receivers import Receivers
 from pdproto.drill.handoff.verdict import HandoffVerdict
+from tests.waiting import ended
 
 TOPOLOGY = Topology(pp=1, tp=1, cp=1)
 LOAD = Load(seed=0, requests=4, layers=1, page_bytes=8, request_pages_max=1, pool_pages=4,
@@ -83,7 +84,7 @@ def test_processor_time_is_split_by_thread() -> None:
     seconds = parts.by_part()
     asked.set()
     for thread in threads.values():
-        thread.join()
+        ended(thread)
     for part, thread in threads.items():
         assert seconds[part] >= thread.used, part
     assert sum(seconds.values()) <= process_time() - began

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from pdproto.drill import children
-from tests.waiting import until
+from tests.waiting import ended, until
 
 MODULE = "pdproto.drill.handoff.ranks"
 
@@ -50,6 +50,6 @@ def test_a_child_writes_its_stack_when_asked(tmp_path: Path) -> None:
         assert child.is_alive()
     finally:
         child.kill()
-        child.join()
+        ended(child)
 
 

@@ -21,6 +21,7 @@ from pdproto.drivers.aio import Asyncio
 from pdproto.drivers.zeromq import ZeroMQ
 from pdproto.runtime.process import Name, Process
 from tests.docs.documents import ROOT
+from tests.waiting import ended
 
 NAMES: tuple[Name, ...] = (("server",), ("store",), ("client", "ann"), ("client", "bob"))
 LEASE = f"{ROOT / 'examples' / 'lease_lock.py'}:SYSTEM"
@@ -186,7 +187,7 @@ def test_frames_wait_for_a_peer_that_listens_when_its_sender_has_ended() -> None
         ending.join(1.0)  # more than the default of linger_s
         with ZeroMQ(process(("server",)), addresses) as server:
             assert server.serve(lambda: bool(server.machine.stored(lent)), seconds=10.0)
-        ending.join()
+        ended(ending)
 
 
 def test_a_taken_port_is_told_with_the_process() -> None:

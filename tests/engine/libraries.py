@@ -18,7 +18,7 @@ from pdproto.engine.contract import Address, EngineError, Extent, Result
 from pdproto.engine.one_sided import Description
 from pdproto.engine.one_sided_source import OneSidedSource
 from tests.engine.engines import ENGINES, MISSING, finished, write
-from tests.waiting import until
+from tests.waiting import PATIENCE_S, until
 
 OLD: Final = 0xAB
 NEW: Final = 0x5C
@@ -141,7 +141,7 @@ def killed_in_mid_write(name: str) -> None:
         sink.source.post(sink.address, 0, [np.full(64 << 20, OLD, np.uint8)])
         until(lambda: sink.source.counts().writes == 1, "the write to be posted")
         sink.process.kill()
-        sink.process.wait()
+        sink.process.wait(PATIENCE_S)
         (outcome,) = finished(sink.source)
         assert outcome.result is not Result.LANDED
         assert sink.address.endpoint in outcome.reason

@@ -17,6 +17,7 @@ from pdproto.engine.contract import EngineError, Extent
 from pdproto.engine.nixl import NixlTransport
 from pdproto.net.hosts import LOOPBACK
 from pdproto.runtime.errors import RemoteProtocolError
+from tests.waiting import PATIENCE_S, ended
 
 LENGTH: Final = 1 << 20
 LIFE_S: Final = 0.002  # of a sink, at most, after the source has begun
@@ -34,7 +35,7 @@ def written(life_s: float) -> str:
     begins = Event()
 
     def live() -> None:
-        begins.wait()
+        begins.wait(PATIENCE_S)
         ends_at = perf_counter() + life_s
         while perf_counter() < ends_at:
             sink._move_on()
@@ -53,7 +54,7 @@ def written(life_s: float) -> str:
     except (EngineError, RemoteProtocolError):
         return "refused"
     finally:
-        thread.join()
+        ended(thread)
         source.close()
 
 

@@ -25,7 +25,7 @@ from pdproto.pages.sink_pages import SinkPages
 from pdproto.pages.source_pages import SourcePages
 from tests.engine.engines import finished
 from tests.node.leftovers import opened
-from tests.waiting import until
+from tests.waiting import PATIENCE_S, until
 
 torch = pytest.importorskip("torch")
 
@@ -349,7 +349,7 @@ def test_memory_is_not_freed_while_the_process_of_a_closed_connection_lives() ->
         assert both.here.calls["free"] == 0
         assert both.sink.counts().abandoned_bytes == GRANULE_BYTES
         process.kill()
-        process.wait()
+        process.wait(PATIENCE_S)
         until(lambda: both.here.calls["free"], "the device to have its memory back")
         until(lambda: not both.sink.counts().abandoned_bytes, "no bytes to be given up")
         assert not both.sink.processes
@@ -403,7 +403,7 @@ def test_a_closed_sink_frees_memory_when_the_process_of_a_closed_connection_has_
         both.sink.close()
         assert both.here.calls["free"] == 0
         process.kill()
-        process.wait()
+        process.wait(PATIENCE_S)
         until(lambda: both.here.calls["free"], "the device to have its memory back")
         until(lambda: not both.sink.processes, "the descriptor of the process to be closed")
 
@@ -420,7 +420,7 @@ def test_the_process_of_a_closed_source_need_not_end() -> None:
         assert both.here.calls["free"] == 1
         assert process.poll() is None
         process.kill()
-        process.wait()
+        process.wait(PATIENCE_S)
 
 
 @pytest.mark.usefixtures("brief")

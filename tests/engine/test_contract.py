@@ -30,7 +30,7 @@ from pdproto.engine.memory import Pool
 from pdproto.runtime.errors import RemoteProtocolError
 from tests.engine.engines import ENGINES, LOCAL, SENT_BYTES, Engine, Pair, finished, write
 from tests.tiers import examples
-from tests.waiting import until
+from tests.waiting import PATIENCE_S, until
 
 SIZES = (0, 1, 63, 4097, 4 << 20)
 OLD, NEW = 0xAB, 0x5C
@@ -63,7 +63,7 @@ def stopped(pair: Pair) -> Iterator[tuple[Lease, subprocess.Popen[str]]]:
     until(lambda: status() == psutil.STATUS_STOPPED, "the writer to stop")
     yield lease, process
     process.kill()
-    process.wait()
+    process.wait(PATIENCE_S)
     if process.stdout is not None:
         process.stdout.close()
 

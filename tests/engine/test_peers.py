@@ -37,7 +37,7 @@ from pdproto.engine.tcp_source import TcpSource
 from pdproto.runtime.errors import RemoteProtocolError
 from tests.engine.engines import ENGINES, LOCAL, Engine, Pair, finished, write
 from tests.tiers import examples
-from tests.waiting import until
+from tests.waiting import ended, until
 
 MAGIC: Final = b"pde%d" % VERSION
 SHARED, TCP = ENGINES["shared-memory"], ENGINES["tcp"]
@@ -254,7 +254,7 @@ def test_answers_wait_for_a_peer_that_reads_late(pair: Pair) -> None:
             while len(answer) < FRAME_BYTES:
                 answer += sock.recv(FRAME_BYTES - len(answer))
             assert decode(answer, frozenset({Kind.REFUSED})).write == number
-        writes.join()
+        ended(writes)
     assert pair.sink.counts().refused_writes == 3_000
 
 
@@ -383,7 +383,7 @@ def pretender(
     thread = threading.Thread(target=answer)
     thread.start()
     yield Address(engine.name, endpoint, 1, 0, 4096, bytes(32)), heard
-    thread.join()
+    ended(thread)
     listener.close()
 
 

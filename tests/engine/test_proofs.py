@@ -21,7 +21,7 @@ from pdproto.engine.tcp_sink import TcpSink
 from pdproto.engine.tcp_source import TcpSource
 from pdproto.runtime.errors import RemoteProtocolError
 from tests.engine.engines import write
-from tests.waiting import until
+from tests.waiting import ended, until
 
 WRITES: Final = frozenset({Kind.WRITE})
 LENGTH: Final = 100
@@ -38,14 +38,14 @@ def overheard(endpoint: str, heard: dict[str, bytearray]) -> Iterator[str]:
             back = threading.Thread(target=carry, args=(sink, source, heard["sink"]))
             back.start()
             carry(source, sink, heard["source"])
-            back.join()
+            ended(back)
             sink.close()
             source.close()
 
         thread = threading.Thread(target=run)
         thread.start()
         yield f"127.0.0.1:{listener.getsockname()[1]}"
-        thread.join()
+        ended(thread)
 
 
 def carry(one: socket.socket, other: socket.socket, kept: bytearray) -> None:

@@ -21,6 +21,7 @@ from pdproto.transport.keys import Keys, new_secret, of_secret
 from pdproto.transport.nodes import DecodeNode, PrefillNode
 from tests.hosts.namespaces import Host
 from tests.node.work import assert_no_slow_turn, clock_counts_work
+from tests.waiting import ended
 
 KEYS: Final[Keys] = of_secret(new_secret())  # of both hosts
 PATIENCE_S: Final = 30.0
@@ -137,7 +138,7 @@ def flowing(pair: Pair) -> Iterator[Traffic]:
         yield running
     finally:
         running.ending.set()
-        thread.join()
+        ended(thread)
     assert running.errors == []
     for node in (pair.prefill, pair.decode):
         assert node._loop.turn_errors == node._core.mistakes == 0

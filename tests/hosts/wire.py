@@ -18,6 +18,7 @@ from random import Random
 from typing import Final
 
 from tests.hosts.namespaces import Host
+from tests.waiting import ended
 
 TUNSETIFF: Final = 0x400454CA
 IFF_TUN_NO_PI: Final = 0x0001 | 0x1000
@@ -90,7 +91,7 @@ class Wire:
     def _end(self) -> None:
         self._ending.set()
         if self._thread.ident is not None:
-            self._thread.join()
+            ended(self._thread)
         for device in self._devices:
             os.close(device)
 

@@ -8,7 +8,7 @@ import psutil
 
 from pdproto.drill import children
 from pdproto.drill.handoff import ranks
-from tests.waiting import until
+from tests.waiting import ended, until
 
 
 @contextmanager
@@ -27,7 +27,7 @@ def victim(
         yield psutil.Process(process.pid), ours
     finally:
         process.kill()
-        process.join()
+        ended(process)
         process.close()
         ours.close()
 

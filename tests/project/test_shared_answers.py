@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from tests.shared_answers import FOLDER, once
+from tests.waiting import PATIENCE_S, ended
 
 
 def test_the_first_to_ask_makes_it_and_the_others_wait_for_it(
@@ -17,19 +18,19 @@ def test_the_first_to_ask_makes_it_and_the_others_wait_for_it(
 
     def make() -> dict[str, list[int]]:
         begun.set()
-        going_on.wait()
+        going_on.wait(PATIENCE_S)
         return {"made": [1]}
 
     threads = [threading.Thread(target=lambda: found.append(once("value", make)))]
     threads[0].start()
-    begun.wait()
+    begun.wait(PATIENCE_S)
     threads.append(threading.Thread(
         target=lambda: found.append(once("value", lambda: pytest.fail("it is made again")))))
     threads[1].start()
     threads[1].join(0.5)  # it waits; else it would have asked by now
     going_on.set()
     for thread in threads:
-        thread.join()
+        ended(thread)
     assert found == [{"made": [1]}] * 2
 
 

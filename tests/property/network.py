@@ -9,6 +9,7 @@ from time import monotonic
 from typing import Final, TypeVar
 
 from pdproto.testing.proxy import Proxy
+from tests.waiting import ended
 
 TURN_S: Final = 0.002
 
@@ -37,7 +38,7 @@ class Network:
 
     def close(self) -> None:
         self._ended = True
-        self._thread.join()
+        ended(self._thread)
         self.proxy.close()
 
     def _run(self) -> None:

@@ -46,6 +46,7 @@ from pdproto.spec.handoff.poll import KVPoll
 from pdproto.transport.nodes import DecodeNode, PrefillNode, RunningNode
 from tests.node.data_paths import ENDED
 from tests.property.network import Network
+from tests.waiting import ended
 
 LAYERS, PAGES, PAGE_BYTES = 2, 24, 256
 DRAIN_S: Final = 20.0  # on a busy machine; what has not come back by then never will
@@ -311,7 +312,7 @@ class Nodes:
             node._loop._closing = True
 
         node._core.ask(stop)
-        node._loop._thread.join()
+        ended(node._loop._thread)
         self.eyes.bury(name)
         node._loop._closing = False
         node.close()

@@ -207,7 +207,7 @@ def test_writers_at_one_time_lose_no_proof(
     names = [claim.name for claim in system.properties][:2]
     monkeypatch.setattr(assurance, "recall", during)
     assurance.remember(tmp_path, proved(names[0]))
-    begun[0].join()
+    begun[0].join(30.0)
     assert recall(tmp_path, system).keys() == {*names}
 
 

@@ -20,7 +20,7 @@ from pdproto.transport.operator_port import OperatorPort
 from tests import skips
 from tests.registry.served import prefill
 from tests.registry.test_etcd import closing, etcd, registry, wait_for
-from tests.waiting import until
+from tests.waiting import PATIENCE_S, until
 
 pytestmark = pytest.mark.slow
 
@@ -113,7 +113,7 @@ def test_a_registry_that_has_restarted_does_not_name_a_rank_that_drains(opened: 
 
     def restart() -> RegistryClient:
         process.kill()
-        process.wait()
+        process.wait(PATIENCE_S)
         opened.enter_context(registry(None, address.rpartition(":")[2]))
         return client
 
@@ -133,7 +133,7 @@ def test_a_registry_that_has_not_heard_of_the_drain_reads_it_in_the_store(
     def kill() -> RegistryClient:
         later, _ = opened.enter_context(registry(member.url))
         process.kill()
-        process.wait()
+        process.wait(PATIENCE_S)
         return speaking(later, opened)
 
     scale_down_and_up(f"{told},{other}", opened, speaking(other, opened), kill)

@@ -29,7 +29,7 @@ from pdproto.registry.registrar import Registrar
 from pdproto.registry.wire import Rank, Run
 from tests import skips
 from tests.registry.served import prefill
-from tests.waiting import PATIENCE_S, until
+from tests.waiting import PATIENCE_S, ended, until
 
 pytestmark = [
     pytest.mark.slow,
@@ -67,7 +67,7 @@ class Member:
     def lose_all(self) -> None:
         """Come back with an empty disk."""
         self.process.kill()
-        self.process.wait()
+        self.process.wait(PATIENCE_S)
         shutil.rmtree(self._data)
         self.process = self._start()
         until(self.is_leading, "etcd does not come back")
@@ -96,7 +96,7 @@ def etcd(folder: Path, members: int) -> Iterator[list[Member]]:
     finally:
         for one in started:
             one.process.kill()
-            one.process.wait()
+            one.process.wait(PATIENCE_S)
 
 
 @contextmanager
@@ -155,7 +155,7 @@ class Ranks:
     def stop(self) -> None:
         self._stopping.set()
         if self._thread.ident is not None:
-            self._thread.join()
+            ended(self._thread)
         self.client.close()
 
     def go_on(self, requests: int) -> None:

@@ -26,7 +26,7 @@ from pdproto.runtime.versions import VERSION
 from pdproto.spec.handoff.registry import SYSTEM
 from tests.node.data_paths import OWN_HOST
 from tests.registry.test_trace import NEVER_SILENT, Traced, fall_silent
-from tests.waiting import PATIENCE_S, until
+from tests.waiting import PATIENCE_S, ended, until
 
 FIRST, SECOND = Rank(0, 0, 0, 0), Rank(0, 0, 1, 0)
 
@@ -194,7 +194,7 @@ def test_the_problem_is_cleared_before_the_answer_can_be_read(
         monkeypatch.setattr(SinkPart, "hear_located", meanwhile)
         with registrar(traced, server, FIRST), registrar(traced, server, SECOND):
             until(lambda: finding.found is not None)
-            looking.join()
+            ended(looking)
     assert seen == [(True, "")]
 
 

@@ -23,7 +23,7 @@ from pdproto.runtime.versions import VERSION
 from tests.node.data_paths import OWN_HOST
 from tests.registry.served import group, is_ready, prefill, sglang
 from tests.registry.test_trace import NEVER_SILENT, fall_silent, heard
-from tests.waiting import PATIENCE_S, until
+from tests.waiting import PATIENCE_S, ended, until
 
 
 def test_m1_3_one_missing_rank_fails_the_whole_look_up(client: RegistryClient) -> None:
@@ -370,7 +370,7 @@ def test_a_registry_that_lies_is_named(answer: bytes, error: type[Exception], na
             client.query_rooms([1])
         assert f"127.0.0.1:{port}" in str(raised.value)
         client.close()
-        lying.join()
+        ended(lying)
 
 
 def test_a_port_in_use_is_one_clear_error(server: RegistryServer) -> None:

@@ -20,7 +20,7 @@ from pdproto.registry.finder import Finder
 from pdproto.registry.registrar import Registrar
 from pdproto.registry.wire import Rank, RefusedError
 from tests.registry.served import prefill, sglang
-from tests.waiting import until
+from tests.waiting import ended, until
 
 ROOT = Path(__file__).resolve().parents[2]
 HALF = b"PUT /route HTTP/1.1\r\nHost: here\r\nContent-Length: 100\r\n\r\n{"
@@ -173,7 +173,7 @@ def another_kind() -> Iterator[str]:
             yield f"127.0.0.1:{server.server_address[1]}"
         finally:
             server.shutdown()
-            thread.join()
+            ended(thread)
 
 
 def test_b7_at_a_registry_of_another_kind_a_rank_registers_once() -> None:

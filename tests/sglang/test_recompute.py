@@ -26,7 +26,7 @@ from pdproto.sglang.recompute import THREADS, Recomputing, recompute
 from pdproto.spec.handoff.poll import KVPoll
 from tests.items.test_data_path import Pair
 from tests.sglang.test_receiver import Manager, reason, receiver_of, send
-from tests.waiting import until
+from tests.waiting import ended, until
 
 REGISTRY: Final = "127.0.0.1:1"
 ROOM: Final = 1
@@ -69,7 +69,7 @@ def prefill() -> Iterator[Prefill]:
     serving.start()
     yield server
     server.shutdown()
-    serving.join()
+    ended(serving)
     server.server_close()
 
 

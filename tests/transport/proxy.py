@@ -7,6 +7,7 @@ from contextlib import contextmanager, suppress
 from multiprocessing.connection import wait
 
 from tests.node.data_paths import OWN_HOST
+from tests.waiting import ended
 
 
 class Proxy:
@@ -35,7 +36,7 @@ class Proxy:
     def close(self) -> None:
         """End every connection, and serve nobody any more."""
         self._ended = True
-        self._thread.join()
+        ended(self._thread)
 
     def _run(self) -> None:
         while not self._ended:

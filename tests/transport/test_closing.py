@@ -13,7 +13,7 @@ from pdproto.engine.contract import EngineError
 from pdproto.engine.engines import open_sink, open_source
 from pdproto.runtime.errors import LocalProtocolError
 from tests.node.leftovers import opened
-from tests.waiting import until
+from tests.waiting import PATIENCE_S, ended, until
 
 NEEDED = 6  # threads: of the engine, those that ZeroMQ is asked for, and of the loop
 
@@ -51,7 +51,7 @@ def in_many_threads(node: PrefillNode) -> None:
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join()
+        ended(thread)
 
 
 @pytest.mark.parametrize("close", [in_a_watcher, in_on_released, in_many_threads])
@@ -77,7 +77,7 @@ def test_a_close_that_was_interrupted_goes_on_when_it_is_called_again(
 
     def close_slowly() -> None:
         blocked.set()
-        released.wait()
+        released.wait(PATIENCE_S)
         close()
 
     monkeypatch.setattr(path, "close", close_slowly)
@@ -89,11 +89,11 @@ def test_a_close_that_was_interrupted_goes_on_when_it_is_called_again(
     finally:
         signal.signal(signal.SIGALRM, previous)
     assert blocked.is_set()
-    ended = threading.Thread(target=node.close)
-    ended.start()
-    assert ended.is_alive()
+    again = threading.Thread(target=node.close)
+    again.start()
+    assert again.is_alive()
     released.set()
-    ended.join()
+    ended(again)
 
 
 def test_the_steps_of_closing_behind_one_that_fails_are_taken(

@@ -17,7 +17,7 @@ from tests.node.processes import victim
 from tests.tiers import sampled
 from tests.transport.inherited import DEEDS, forking_source
 from tests.transport.victim import PAGES, pools, sink
-from tests.waiting import until
+from tests.waiting import PATIENCE_S, until
 
 TOLD = "was opened in another process (PARENT): open one in this process"
 SAID = {"use": [*(f"child: node {name} {TOLD}" for name in "ppdddppdd")]}
@@ -51,7 +51,7 @@ def test_a_child_does_not_hide_the_death_of_its_parent() -> None:
         try:
             os.kill(pid, signal.SIGKILL)
             until(lambda: receiver.poll() is KVPoll.FAILED)
-            process.wait()
+            process.wait(PATIENCE_S)
             with socket.create_server(place_of(endpoint)):
                 os.kill(child, 0)  # it lives
         finally:

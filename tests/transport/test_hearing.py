@@ -16,7 +16,7 @@ from pdproto.spec.handoff.poll import KVPoll
 from pdproto.transport.nodes import RunningNode
 from tests.node.data_paths import Cluster, cluster, has_spoken, polls
 from tests.transport.test_operator_port import standing_still
-from tests.waiting import PATIENCE_S, until
+from tests.waiting import PATIENCE_S, ended, until
 
 LINK: Final = Link(sign_of_life_s=0.2, silent_s=10.0)
 
@@ -73,7 +73,7 @@ def test_a_hand_over_that_is_under_way_meanwhile_goes_on() -> None:
         thread.start()
         time.sleep(0.2)
         hand_over(nodes, 2)
-        thread.join()
+        ended(thread)
         assert prefill._core.connections.redials == 1
         nodes.settled()
 

@@ -29,7 +29,7 @@ from tests.node.data_paths import (
     polls,
     published,
 )
-from tests.waiting import until
+from tests.waiting import PATIENCE_S, until
 
 PATIENT: Final = Link(sign_of_life_s=30.0, silent_s=120.0, grace_s=120.0)  # loses nobody
 
@@ -218,7 +218,7 @@ def standing_still(node: RunningNode) -> Iterator[None]:
 
     def stand() -> None:
         still.set()
-        over.wait()
+        over.wait(PATIENCE_S)
 
     node._core.ask(stand)
     try:

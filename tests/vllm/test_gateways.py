@@ -87,7 +87,7 @@ async def gateway(session: ClientSession, path: str, *arguments: str) -> AsyncIt
         yield address
     finally:
         made.terminate()
-        made.wait()
+        made.wait(PATIENCE_S)
 
 
 Begin = Callable[[AsyncExitStack, ClientSession, Mapping[str, str]], Awaitable[str]]

@@ -13,6 +13,7 @@ from urllib.parse import urlsplit
 from pdproto.check.stepping.as_test import SystemImport
 from pdproto.check.stepping.server import ExploreApp, serve
 from pdproto.check.stepping.walk import Walker
+from tests.waiting import ended
 
 # Who starts the tests in the background lets their children ignore Ctrl-C.
 INTERRUPTIBLE = """
@@ -40,7 +41,7 @@ def served(
         yield addresses.get(timeout=10)
     finally:
         loop.call_soon_threadsafe(task.cancel)
-        thread.join()
+        ended(thread)
         loop.close()
 
 
