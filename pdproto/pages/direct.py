@@ -19,7 +19,6 @@ from typing import Any, ClassVar, Final, Generic, TypeVar
 from pdproto.engine.contract import EngineError, Lease, Scope, SinkEngine, Target, Ticket
 from pdproto.kernels.layout import Order
 from pdproto.node.data_path import Fenced, Idle, Verified
-from pdproto.pages import arguments
 from pdproto.pages.chunks import key_of_life
 from pdproto.pages.copies import Unpacked
 from pdproto.pages.device import Device
@@ -47,7 +46,13 @@ class InPlace(SinkPages, Generic[AnyTarget]):
         order: Order = Order.NHD, device: Device | None = None, page_tokens: int | None = None,
         threads: int = 1,
     ) -> None:
-        page_tokens, threads = arguments.check(engine, "lease", device, page_tokens, threads)
+        super().__init__(pools, engine, order=order, device=device, page_tokens=page_tokens,
+                         threads=threads)
+        self._targets: Final[dict[tuple[Life, str], AnyTarget]] = {}
+        self._leaving: Final[dict[Life, None]] = {}  # settled lives whose pages are not free yet
+        self._ending: Final[dict[Life, list[Ticket]]] = {}  # fences of released leases
+
+    def _suit(self, engine: SinkEngine, device: Device | None, page_tokens: int | None) -> None:
         if engine.target_scope is not Scope.PAGE:
             raise EngineError(
                 f"direct writes: {type(engine).__name__} declares no page fence, so a writer could"
@@ -64,10 +69,6 @@ class InPlace(SinkPages, Generic[AnyTarget]):
                 f"no page sizes (page_tokens={page_tokens}): use staging memory "
                 f"({self.landing.__name__}), or let the source cut its pages to the size of these"
             )
-        super().__init__(pools, engine, order=order, threads=threads)
-        self._targets: Final[dict[tuple[Life, str], AnyTarget]] = {}
-        self._leaving: Final[dict[Life, None]] = {}  # settled lives whose pages are not free yet
-        self._ending: Final[dict[Life, list[Ticket]]] = {}  # fences of released leases
 
     def lease(self, life: Life, pages: Mapping[str, Sequence[int]]) -> dict[str, bytes] | None:
         """See SinkDataPath."""

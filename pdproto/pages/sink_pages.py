@@ -86,6 +86,7 @@ class SinkPages:
         threads: int = 1,
     ) -> None:
         page_tokens, threads = arguments.check(engine, "lease", device, page_tokens, threads)
+        self._suit(engine, device, page_tokens)
         self.engine: Final = engine
         of_sources = pools if isinstance(pools, Mapping) else {None: pools}
         self._parts: Final = {source: PageParts(register(of, order=order), page_tokens)
@@ -108,6 +109,9 @@ class SinkPages:
         self._settled: Final[set[Life]] = set()
         self._reports: Final[deque[Verified | Fenced | Idle]] = deque()
         self._wake: Callable[[], None] = lambda: None
+
+    def _suit(self, engine: SinkEngine, device: Device | None, page_tokens: int | None) -> None:
+        """Raise EngineError if this kind of data path cannot be made of these. Any suit here."""
 
     def attach(self, wake: Callable[[], None]) -> None:
         """See SinkDataPath."""

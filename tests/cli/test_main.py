@@ -25,6 +25,7 @@ from pdproto.cli.reports import REPORTS
 from pdproto.cli.systems import BUILT_IN
 from tests.check.report.page_reader import PageReader, read_xml
 from tests.cli.own_specs import PAGE
+from tests.waiting import PATIENCE_S
 
 EXAMPLES = [name for name, target in BUILT_IN.items() if ".examples." in target]
 
