@@ -49,7 +49,8 @@ class PrefillServer:
     """A prefill server, as a registry describes it. ranks: the number of data-parallel ranks.
 
     follows_rule: rooms keep to room modulo ranks; otherwise the registry is asked about each.
-    sources: for each data-parallel rank, the endpoints of the nodes that feed this decode rank.
+    sources: for each data-parallel rank, the endpoints of the nodes that feed this decode rank;
+    without the ranks that drain.
     """
 
     ranks: int
@@ -85,6 +86,12 @@ class _Rooms:
     def __len__(self) -> int:
         """How many cells are stored."""
         return len(self._machine)
+
+    def _rank(self, named: int) -> int:
+        if not 0 <= named < self.ranks:
+            raise RemoteProtocolError(f"the request names data-parallel rank {named}, and there "
+                                      f"are 0 to {self.ranks - 1}")
+        return named
 
     def _expire(self, life: RoomLife) -> RoomStep:
         """The waits of the room have ended, by a clock."""
@@ -138,7 +145,7 @@ class PrefillRooms(_Rooms):
         if named is None:
             outcome = self._take(life, routing.prompt, life, self.rank)
         else:
-            outcome = self._take(life, routing.prompt_named, life, self.rank, named)
+            outcome = self._take(life, routing.prompt_named, life, self.rank, self._rank(named))
         if self._machine.value(routing.conflict, self.rank, life) is not True:
             return outcome
         return RoomStep(outcome.row, outcome.sent, outcome.changed, self._conflict(life, named))
@@ -195,7 +202,7 @@ class DecodeRooms(_Rooms):
         if named is None:
             outcome = self._take(life, routing.wanted, life)
         else:
-            outcome = self._take(life, routing.wanted_named, life, named)
+            outcome = self._take(life, routing.wanted_named, life, self._rank(named))
         if any(message is routing.query for message, _ in outcome.sent):
             self.asking[life] = None
         return outcome

@@ -234,8 +234,9 @@ class ServerDesk(Desk):
     def _sources(self, directory: Directory) -> Mapping[int, Mapping[str, str]]:
         sources: dict[int, dict[str, str]] = {}
         for rank, at in directory.addresses().items():
+            of_rank = sources.setdefault(rank.dp, {})
             if self._feeds(rank):
-                sources.setdefault(rank.dp, {})[at.name] = tcp_at(at.rank_ip, at.rank_port)
+                of_rank[at.name] = tcp_at(at.rank_ip, at.rank_port)
         return sources
 
     def query(self, room: int, answered: Answered) -> None:

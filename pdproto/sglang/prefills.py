@@ -129,8 +129,7 @@ class Prefills:
             for tp in ranks:
                 address = addresses.get(Rank(addressed.rank, 0, tp, pp))
                 if address is None:
-                    raise ValueError(f"its registry does not name {Rank(addressed.rank, 0, tp, pp)}"
-                                     f", which drains or does not exist")
+                    raise ValueError(_left_out(Rank(addressed.rank, 0, tp, pp), server))
                 sources[address.name] = tcp_at(address.rank_ip, address.rank_port)
         if not sources:
             raise ValueError(misfit)
@@ -161,3 +160,10 @@ class Prefills:
                 told = f"{name} is {there} at prefill and {here} at decode"
                 return told + (IN_PARTS if name == "page_size" else "")
         return ""
+
+
+def _left_out(rank: Rank, server: ServerInfo) -> str:
+    """Why a registry does not name this rank (see Directory)."""
+    if not 0 <= rank.dp < server.dp_size:
+        return f"it has no {rank}: its data-parallel ranks are 0 to {server.dp_size - 1}"
+    return f"its registry does not name {rank}, because that or one beside it drains"

@@ -6,6 +6,7 @@ import pytest
 
 from pdproto.node.decode.receiver import Receiver
 from pdproto.node.prefill.sender import Sender
+from pdproto.node.rooms import PrefillServer
 from pdproto.spec.bugs.dp_rank import BUGS, CONFLICT_UNSAID
 from pdproto.spec.handoff import dp_rank
 from pdproto.spec.handoff.poll import KVPoll
@@ -164,7 +165,7 @@ def test_a_rank_that_the_registry_does_not_name_fails_the_request_which_may_be_s
     """It drains, before a restart: a request that it has is named its address."""
     receiver, cluster = left_out(way)
     assert receiver.failure == ("prefill server registry:1: its registry does not name "
-                                "data-parallel rank 1, which drains or is not registered now")
+                                "data-parallel rank 1: it drains")
     assert receiver.transient
     cluster.check()
 
@@ -180,10 +181,19 @@ def test_a_registry_that_names_no_rank_fails_the_request() -> None:
     cluster = RoutedCluster(1, drains=0)
     receiver = cluster.want(7)
     cluster.settle()
-    assert receiver.failure == ("prefill server registry:1: its registry does not name a rank, "
-                                "which drains or is not registered now")
+    assert receiver.failure == ("prefill server registry:1: its registry does not name "
+                                "data-parallel rank 0: it drains")
     assert receiver.transient
     cluster.check()
+
+
+def test_a_rank_of_which_nothing_feeds_this_decode_is_not_said_to_drain() -> None:
+    cluster = RoutedCluster()
+    cluster.server = PrefillServer(2, True, {0: {"p0": "p0"}, 1: {}})
+    receiver = cluster.want(7)
+    cluster.settle()
+    assert receiver.failure == ("prefill server registry:1: its registry does not name "
+                                "data-parallel rank 1: none of its ranks sends to d")
 
 
 @pytest.mark.parametrize("decode_first", [True, False])
@@ -260,8 +270,9 @@ def test_a_rank_that_does_not_exist_fails_the_request_that_names_it() -> None:
     cluster = RoutedCluster()
     sender, receiver = cluster.put(7, 1, named=9), cluster.want(7, named=9)
     cluster.settle()
-    assert "9 is no Group" in str(sender.failure)
-    assert "9 is no Group" in str(receiver.failure)
+    why = "the request names data-parallel rank 9, and there are 0 to 1"
+    assert sender.failure == f"room 7: {why}", "9 is no Group"
+    assert receiver.failure == f"prefill server registry:1: {why}"
 
 
 def test_the_sender_fails_where_it_was_put_and_a_retry_on_the_right_rank_runs() -> None:

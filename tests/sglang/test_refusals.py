@@ -160,6 +160,14 @@ def test_a_stage_of_decode_gets_its_layers_from_the_same_stage_of_prefill(
     assert list(found(prefills, registry).sources) == feeding
 
 
+def test_a_rank_that_there_is_not_is_not_said_to_drain(registry: str) -> None:
+    register(registry, 1)
+    prefills = Prefills(KIND, ALONE, ALONE, lambda: ())
+    found(prefills, registry)
+    with pytest.raises(LookupError, match="its data-parallel ranks are 0 to 0"):
+        prefills.feed(registry, 1)
+
+
 @pytest.mark.parametrize(("nodes", "leader", "host"), [
     (1, None, "10.0.0.5"), (2, "10.0.0.9:5000", "10.0.0.9"), (2, "[fd00::9]:5000", "fd00::9")])
 def test_ranks_of_a_server_on_several_machines_register_at_that_of_its_leader(

@@ -197,8 +197,7 @@ class DecodeRouting:
         left_out = [rank for rank in range(server.ranks) if not server.sources.get(rank)]
         sought.sources = server.sources
         if len(left_out) == server.ranks:
-            self._receivers.give_up(sought.receiver, self._left_out(sought, "a rank"),
-                                    transient=True)
+            self._receivers.give_up(sought.receiver, self._left_out(sought, 0), transient=True)
         elif server.ranks == 1:
             self._place(sought, 0)
         else:
@@ -218,7 +217,7 @@ class DecodeRouting:
     ) -> None:
         rooms = sought.rooms = self._rooms_of(sought.server, ranks, follows_rule=follows_rule)
         rank = data_parallel_rank(sought.receiver.room, ranks) if named is None else named
-        sought.reason, sought.transient = self._left_out(sought, f"data-parallel rank {rank}"), True
+        sought.reason, sought.transient = self._left_out(sought, rank), True
         try:
             self._follow(sought, rooms, rooms.want(sought.life, named, left_out))
         except RemoteProtocolError as error:
@@ -276,9 +275,13 @@ class DecodeRouting:
         for message, _ in outcome.sent:
             self.part.writers[message](sought, rooms)
 
-    def _left_out(self, sought: Sought, what: str) -> str:
-        return (f"prefill server {sought.server}: its registry does not name {what}, which drains "
-                f"or is not registered now")
+    def _left_out(self, sought: Sought, rank: int) -> str:
+        """Why the registry has left a rank out. See PrefillServer."""
+        sources = sought.sources
+        why = "it drains" if sources is None or rank not in sources else \
+            f"none of its ranks sends to {self._core.name}"
+        return (f"prefill server {sought.server}: its registry does not name data-parallel rank "
+                f"{rank}: {why}")
 
     def _aim(self, sought: Sought, rooms: DecodeRooms) -> None:
         rank = rooms.rank_of(sought.life)
@@ -311,7 +314,7 @@ class DecodeRouting:
         if rank is None:
             sought.reason = f"room {sought.receiver.room}: the rank that ran it has given it up"
         else:
-            sought.reason = self._left_out(sought, f"data-parallel rank {rank}")
+            sought.reason = self._left_out(sought, rank)
         sought.transient = rank is not None
         message, about = (routing.gone, ()) if rank is None else (routing.answer, (rank,))
         self._follow(sought, rooms, rooms.hear(message, sought.life, *about))
