@@ -13,6 +13,7 @@ from itertools import count
 from types import SimpleNamespace
 from typing import Any, Final, TypeAlias
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -20,11 +21,14 @@ from hypothesis import strategies as st
 from pdproto.node.decode.node import Decode
 from pdproto.node.decode.receiver import Receiver
 from pdproto.node.link import Link
+from pdproto.node.peer import Peer
 from pdproto.node.ports import ConnectionChange
 from pdproto.node.prefill import keeps
+from pdproto.node.prefill.binding import Binding
 from pdproto.node.prefill.keeps import Places
 from pdproto.node.prefill.node import Prefill
 from pdproto.node.prefill.sender import Sender
+from pdproto.runtime.wire import Frame, Introduce
 from pdproto.spec.handoff.poll import KVPoll
 from tests.node.data_paths import ENDED, Fabric, SinkDataPath, SourceDataPath
 from tests.node.routed import Network, Process
@@ -42,7 +46,7 @@ PICK: Final = st.integers(0, 255)
 STEP: Final = st.one_of(
     st.tuples(st.just("leg"), PICK, st.sampled_from([A, A, A, B])),
     st.tuples(st.sampled_from(["open", "open", "leave", "leave", "give up", "die", "drain"]), PICK),
-    st.tuples(st.sampled_from(["deliver"] * 4 + ["write", "rest", "rest"]), PICK))
+    st.tuples(st.sampled_from(["deliver"] * 4 + ["write", "rest", "rest", "lose"]), PICK))
 STEPS: Final = st.lists(STEP, min_size=2, max_size=30)
 RANKS: Final = st.sampled_from([(1, 1), (2, 1), (1, 2), (2, 2)])  # of prefill, and of each decode
 Step: TypeAlias = tuple[Any, ...]
@@ -134,6 +138,8 @@ class Servers(Network):
                     self.processes[name].turn()
             case "deliver" if ready := self.choices():
                 ready[pick % len(ready)]()
+            case "lose" if under_way := [one for _, one in sorted(self.batches.items()) if one]:
+                under_way[pick % len(under_way)].popleft()
             case "write":
                 self.write(most=1)
             case "rest":
@@ -307,6 +313,16 @@ def test_prefill_has_its_pages_again_whatever_decode_does(
 
 ENDED_EARLY: Final = ((1, 1), 2, [("leg", 0, A), ("rest", 0), ("leave", 0), ("rest", 0),
                                   ("open", 0)])
+def name_alone(of: Binding, peer: Peer, frame: Introduce) -> None:
+    """Meet the lives that this one names, and note of none that its sink is known."""
+    for generation in frame.earlier:
+        life = msgspec.structs.replace(frame.life, generation=generation)
+        if (met := of.endpoint_of(peer, life, Frame)) is not None and not met.peers:
+            met.owner.endpoint.meet((peer.name,))
+
+
+NAMED_ALONE: Final = ((1, 1), 2, [("leg", 2, A), ("leg", 2, A), ("lose", 0), ("die", 3),
+                                  ("rest", 0), ("open", 0)])
 OTHER_EARLY: Final = ((2, 1), 2, [("open", 2), ("leg", 0, B), ("rest", 0)])  # to one of two ranks
 
 
@@ -314,7 +330,9 @@ OTHER_EARLY: Final = ((2, 1), 2, [("open", 2), ("leg", 0, B), ("rest", 0)])  # t
     (ENDED_EARLY, keeps, "Sending", SimpleNamespace(FAILED=None), "pages of room 7"),
     (ENDED_EARLY, keeps.Keeps, "_pass_by", lambda *_: None, "p0 has not kept room 7"),
     (OTHER_EARLY, keeps.Keeps, "_pass_by", lambda *_: None, "p0 has not kept room 7"),
-], ids=["an ended leg is served", "an ended leg ends its room", "another prompt ends a room"])
+    (NAMED_ALONE, Binding, "meet_earlier", name_alone, "pages of room 7"),
+], ids=["an ended leg is served", "an ended leg ends its room", "another prompt ends a room",
+        "a life that only a later one names outlives its server"])
 def test_what_was_found_stays_mended(
     found: Run, place: object, name: str, defect: object, told: str,
     monkeypatch: pytest.MonkeyPatch,

@@ -28,6 +28,7 @@ from pdproto.runtime.endpoint import Endpoint
 from pdproto.runtime.errors import RemoteProtocolError
 from pdproto.runtime.limits import USED_ROOMS_MAX
 from pdproto.runtime.wire import Abort, Frame, Introduce, Life, Publish
+from pdproto.spec.handoff import ends
 from pdproto.spec.handoff.ends import Sending
 from pdproto.spec.language.symbols import State
 
@@ -140,7 +141,8 @@ class Binding:
 
     def meet_earlier(self, peer: Peer, frame: Introduce | Publish) -> None:
         """Meet the lives that this one names, if their own introductions have not come. These are
-        rows of the table (spec/handoff/binding_ordered.py).
+        rows of the table (spec/handoff/binding_ordered.py). So the sink is known to each: should it
+        end before they come, so do the lives.
         """
         of = frame.life
         for generation in frame.earlier:
@@ -148,6 +150,7 @@ class Binding:
             if (life not in self._endpoints.lives
                     and (met := self.endpoint_of(peer, life, Frame)) is not None):
                 met.owner.endpoint.meet((peer.name,))
+                self._endpoints.take(met, met.automaton.message(ends.introduce, (0, 0, 0)))
 
     def lose_sink(self, life: Life, sink: str) -> None:
         """A sink is done with a life that has no sender. A request that comes later ends, too
