@@ -311,8 +311,6 @@ def test_prefill_has_its_pages_again_whatever_decode_does(
     run(ranks, places, steps)
 
 
-ENDED_EARLY: Final = ((1, 1), 2, [("leg", 0, A), ("rest", 0), ("leave", 0), ("rest", 0),
-                                  ("open", 0)])
 def name_alone(of: Binding, peer: Peer, frame: Introduce) -> None:
     """Meet the lives that this one names, and note of none that its sink is known."""
     for generation in frame.earlier:
@@ -321,6 +319,16 @@ def name_alone(of: Binding, peer: Peer, frame: Introduce) -> None:
             met.owner.endpoint.meet((peer.name,))
 
 
+def refuse_all(of: Binding, _why: str) -> None:
+    """Forget each life that has no sender, also one that has failed."""
+    for early in list(of.early):
+        of.early.drop(early)
+        of.rooms.forget_life(of._endpoints.life(early.endpoint))
+
+
+ENDED_EARLY: Final = ((1, 1), 2, [("leg", 0, A), ("rest", 0), ("leave", 0), ("rest", 0),
+                                  ("open", 0)])
+DRAINED: Final = ((1, 1), 2, [*ENDED_EARLY[2], ("drain", 0)])
 NAMED_ALONE: Final = ((1, 1), 2, [("leg", 2, A), ("leg", 2, A), ("lose", 0), ("die", 3),
                                   ("rest", 0), ("open", 0)])
 OTHER_EARLY: Final = ((2, 1), 2, [("open", 2), ("leg", 0, B), ("rest", 0)])  # to one of two ranks
@@ -331,8 +339,9 @@ OTHER_EARLY: Final = ((2, 1), 2, [("open", 2), ("leg", 0, B), ("rest", 0)])  # t
     (ENDED_EARLY, keeps.Keeps, "_pass_by", lambda *_: None, "p0 has not kept room 7"),
     (OTHER_EARLY, keeps.Keeps, "_pass_by", lambda *_: None, "p0 has not kept room 7"),
     (NAMED_ALONE, Binding, "meet_earlier", name_alone, "pages of room 7"),
+    (DRAINED, Binding, "_refuse_early", refuse_all, "pages of room 7"),
 ], ids=["an ended leg is served", "an ended leg ends its room", "another prompt ends a room",
-        "a life that only a later one names outlives its server"])
+        "a life that only a later one names outlives its server", "a drain forgets an end"])
 def test_what_was_found_stays_mended(
     found: Run, place: object, name: str, defect: object, told: str,
     monkeypatch: pytest.MonkeyPatch,

@@ -221,8 +221,10 @@ class Binding:
         self._senders.give_up(early, sender.reason or "", transient=sender.transient)
 
     def _refuse_early(self, why: str) -> None:
-        """The node drains: fail lives that have no sender."""
-        for early in list(self.early):
+        """The node drains: fail lives that have no sender. A sender may still end with one that has
+        failed before.
+        """
+        for early in [one for one in self.early if one.stage is not Sending.FAILED]:
             self.early.drop(early)
             self.rooms.forget_life(self._endpoints.life(early.endpoint))
             self._senders.begin(early)
