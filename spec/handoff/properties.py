@@ -165,6 +165,7 @@ LIVENESS: Final = (
         "L2_a_sink_hears_of_a_failure", "L2_a_source_hears_of_a_failure",
         "L2_a_source_hears_of_the_end_of_every_life", "L2_a_fenced_source_becomes_aware",
         "L2_a_conflict_reaches_decode", "L2_decode_is_turned_away",
+        "L2_a_request_for_an_unlisted_rank_fails",
         "L2_a_rank_that_is_asked_answers", "L2_a_question_is_taken",
         "L2_decode_hears_that_a_room_is_gone", "L2_a_failure_is_decided",
         "L2_a_decision_reaches_all", "L2_each_vote_reaches_the_entry",
