@@ -6,9 +6,11 @@ from typing import Any
 
 from pdproto.check.prove.induction import counterexample
 from pdproto.check.prove.judgement import Status
+from pdproto.check.prove.judging import judged
 from pdproto.check.prove.obligations import START
 from pdproto.check.prove.proving import ProofSettings, prove
 from pdproto.check.prove.subject import ProofSubject
+from pdproto.check.prove.suggest import lemmas, suggest
 from pdproto.check.prove.verdicts import Verdicts
 from pdproto.spec.language import Always, Configuration, Message, SpecError, System
 from pdproto.spec.language.elements import ElementFunction
@@ -82,6 +84,25 @@ def as_lemmas(seed: int) -> tuple[tuple[str, ...], int]:
     return (*(f"{name} is not asked" for name, _ in sorted(first.keys() ^ second.keys())),
             *(f"{one[0]}: {first[one]}, and as a lemma {second[one]}"
               for one in both if first[one] != second[one])), len(both)
+
+
+def suggested(seed: int) -> tuple[tuple[str, ...], int]:
+    """The differences between what is suggested for the system of the seed and what a proof with
+    these lemmas says; and how many clauses are suggested.
+    """
+    drawn, _ = draw(seed)
+    try:
+        system = ProofSubject(drawn, (), {}).without_counts().system
+        found = suggest(system, SETTINGS)
+    except (SpecError, ValueError):  # as in `compared`, no safety property, or too many literals
+        return (), 0
+    clauses = lemmas(found.lemmas if found.proved else found.inductive)
+    proof = judged(ProofSubject(system, clauses, {}), replace(SETTINGS, timeout_s=4.0))
+    told = {claim.name for claim in clauses}
+    unproved = {name for name in proof.chosen if name not in proof.proved}
+    return (*(f"{name} is suggested, and not proved" for name in sorted(unproved & told)),
+            *(f"{name} is told otherwise than it is proved"
+              for name in sorted(unproved - told ^ {*found.unproved}))), len(clauses)
 
 
 def steps(found: Verdicts, system: System) -> Iterator[str]:

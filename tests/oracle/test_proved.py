@@ -7,8 +7,9 @@ that no other night has drawn.
 
 import pytest
 
+from pdproto.check.prove import suggest as suggesting
 from tests import tonight
-from tests.oracle.proved import as_lemmas, compared
+from tests.oracle.proved import as_lemmas, compared, suggested
 from tests.oracle.systems import PROVABLE
 
 # Each has a proof, or a state that breaks a claim.
@@ -56,3 +57,18 @@ def test_a_lemma_is_judged_as_a_property_is(seed: int) -> None:
     differences, decided = as_lemmas(seed)
     assert differences == ()
     assert decided > 5
+
+
+@pytest.mark.parametrize("seed", [4, 6, *(
+    pytest.param(seed, marks=pytest.mark.nightly) for seed in (*range(4), *tonight.seeds(0, 6)))])
+def test_what_is_suggested_is_proved_as_it_says(
+    seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each clause that is told is proved, and so is each claim but those that are named. Clauses
+    over one variable of each sort, of systems with few literals: others take minutes.
+    """
+    monkeypatch.setattr(suggesting, "VARIABLES_MAX", 1)
+    monkeypatch.setattr(suggesting, "LITERALS_LIMIT", 40 if seed > BLOCK else 80)
+    differences, clauses = suggested(seed)
+    assert differences == ()
+    assert clauses or seed > BLOCK
