@@ -257,4 +257,4 @@ NAMED_ROLE: Final = RankRole(RANK_NAMED)
 SINK_ROLE: Final = SinkRole()
 INCARNATIONS_ROLE: Final = IncarnationsRole()
 # What a node knows of a run of a peer's process.
-PRESENCE_ROLE: Final = Role(WATCHER, {Incarnation: 1}, ())
+PRESENCE_ROLE: Final = Role(WATCHER, {Incarnation: 1, Life: 1}, ())

@@ -22,7 +22,7 @@ The tables of the hand-over have the effects: `miss_source` and `miss_sink` for 
 
 from typing import Final
 
-from pdproto.spec.handoff.roles import Incarnation
+from pdproto.spec.handoff.roles import Incarnation, Life
 from pdproto.spec.language import (
     AddRow,
     Always,
@@ -63,6 +63,7 @@ class Presence(State):
 
 
 e, f = Incarnation("e"), Incarnation("f")
+h = Life("h")
 
 watcher = Machine("watcher", e)
 outside = Machine("outside", world=True)
@@ -206,29 +207,31 @@ class Need(State):
     MISSED = auto()  # by the end of the patience with the process, or with the process
 
 
-request = watcher.function("request", Need, edges={
+request = watcher.function("request", Need, Life, edges={
     Need.OPEN: (Need.SERVED, Need.TIMED_OUT, Need.MISSED),
 })
-served = Message("served", e, sender=outside, receiver=watcher)
+served = Message("served", e, h, sender=outside, receiver=watcher)
 
 # A request that waits for the process has a clock of its own, as short as an operator may set it.
 WAITING: Final[System] = edited(
     SYSTEM, "presence-waiting",
     AddRow(watcher, Row(
         "time_out", on=Timer("bootstrap_timeout"),
-        at=tuple(one for one in Presence if one not in HELD), when=request(e) == Need.OPEN,
-        do=[request(e).to(Need.TIMED_OUT)], fair="strong",
+        at=tuple(one for one in Presence if one not in HELD), choose=h,
+        when=request(e, h) == Need.OPEN,
+        do=[request(e, h).to(Need.TIMED_OUT)], fair="strong",
         why="the clock keeps its time while the process is suspected, and goes on after that")),
     AddRow(watcher, Row(
-        "serve", on=served(e), when=request(e) == Need.OPEN,
-        do=[request(e).to(Need.SERVED)])),
-    AddRow(watcher, Ignore(served(e), when=request(e) != Need.OPEN,
+        "serve", on=served(e, h), when=request(e, h) == Need.OPEN,
+        do=[request(e, h).to(Need.SERVED)])),
+    AddRow(watcher, Ignore(served(e, h), when=request(e, h) != Need.OPEN,
                            why="it was served once, or is given up")),
     AddRow(outside, Row(
-        "answer", choose=e, when=RUNS, send=[served(e)], fair=False,
+        "answer", choose=(e, h), when=RUNS, send=[served(e, h)], fair=False,
         why="it may stand still, or the request may not have come to it")),
     AddRow(watcher, Row(
-        "miss", at=GIVEN_UP, when=request(e) == Need.OPEN, do=[request(e).to(Need.MISSED)],
+        "miss", at=GIVEN_UP, choose=h, when=request(e, h) == Need.OPEN,
+        do=[request(e, h).to(Need.MISSED)],
         why="nobody will serve it")),
     ReplaceProperties((
         OnRow("L7_no_clock_ends_during_a_suspicion", "time_out", ~presence(e).among(*HELD),
@@ -236,22 +239,23 @@ WAITING: Final[System] = edited(
         OnRow("L7_a_suspicion_misses_no_request", "miss", presence(e).among(*GIVEN_UP),
               why="rule 3: only the end of the patience does, or the end of the process"),
         Always("a_request_that_is_served_was_answered",
-               implies(request(e) == Need.SERVED, served(e))),
+               implies(request(e, h) == Need.SERVED, served(e, h))),
         LeadsTo("L7_no_request_waits_for_a_process_that_is_over",
-                all_of(presence(e).among(*OVER), request(e) == Need.OPEN),
-                any_of(request(e) != Need.OPEN, ~presence(e).among(*OVER)),
+                all_of(presence(e).among(*OVER), request(e, h) == Need.OPEN),
+                any_of(request(e, h) != Need.OPEN, ~presence(e).among(*OVER)),
                 under=(Fairness.NO_TIMERS,), why="its own clock need not end"),
-        LeadsTo("L7_each_request_ends", request(e) == Need.OPEN, request(e) != Need.OPEN,
+        LeadsTo("L7_each_request_ends", request(e, h) == Need.OPEN, request(e, h) != Need.OPEN,
                 under=(Fairness.TIMERS,),
                 why="a process that is suspected again and again stops the clock each time, and "
                     "each time it goes on where it stood"),
         Sometimes("a_suspected_process_serves_its_request", all_of(
-            presence(e) == Presence.SUSPECTED, request(e) == Need.SERVED)),
-        Sometimes("a_clock_ends", request(e) == Need.TIMED_OUT),
-        Sometimes("a_request_is_missed", request(e) == Need.MISSED),
+            presence(e) == Presence.SUSPECTED, request(e, h) == Need.SERVED)),
+        Sometimes("a_clock_ends", request(e, h) == Need.TIMED_OUT),
+        Sometimes("a_request_is_missed", request(e, h) == Need.MISSED),
     )),
-    about="A request that waits for a process that may stand still, with a clock of its own: the "
-          "clock stands still meanwhile, and each request ends.",
-    configurations={"default": Configuration({Incarnation: 1}),
-                    "deep": Configuration({Incarnation: 2})},
+    about="Requests that wait for a process that may stand still, each with a clock of its own: "
+          "the clock stands still meanwhile, and each request ends.",
+    configurations={"default": Configuration({Incarnation: 1, Life: 1}),
+                    "two-requests": Configuration({Incarnation: 1, Life: 2}),
+                    "deep": Configuration({Incarnation: 2, Life: 1})},
 )

@@ -215,7 +215,8 @@ LIVENESS: Final = (
         "L7_no_request_is_given_up_without_a_clock", "L7_a_refusal_loses_a_process",
         "L7_a_proof_ends_a_process", "L7_a_suspected_process_goes_on",
         "L7_a_lost_process_goes_on", "L7_a_silent_process_is_overdue",
-        "L7_no_clock_ends_during_a_suspicion", "L7_each_request_ends"),
+        "L7_no_clock_ends_during_a_suspicion", "L7_each_request_ends",
+        "L7_a_suspicion_misses_no_request", "L7_no_request_waits_for_a_process_that_is_over"),
         simulator="within the heartbeat's time-out", assumes=_DETECTOR),
     Promise("L8", "No clock ends a lease: a time-out asks for a fence.", (
         "S1_writes_stay_in_own_memory", "L4_every_chunk_comes_back",
