@@ -49,6 +49,7 @@ COMPARES: Mapping[str, str] = {
     "node/decode/receivers.py:is_awaited": QUIET,
     "node/prefill/binding.py:_bind": KEPT,
     "node/prefill/binding.py:_leave": KEPT,
+    "node/prefill/binding.py:_refuse_early": KEPT,
     "node/drain.py:_look": EVENT,
     "node/decode/fences.py:end": EVENT,
     "node/decode/sink_memory.py:_gives_back": EVENT,
