@@ -292,7 +292,7 @@ class Registry:
             return "no rank has registered"
         away = [rank for rank in server.runs if not server.ranks.value(bootstrap.present, rank)]
         if not away:
-            return "ready"
+            return "every rank is there, and the registry is not ready yet: ask again"
         first = next((rank for rank in away if rank in server.refused), away[0])
         why = f", which was refused: {server.refused[first]}" if first in server.refused else ""
         return f"{len(away):,} of {len(server.runs):,} ranks are missing, {first} first{why}"

@@ -150,8 +150,10 @@ def _bytes_of(name: str, value: str) -> int:
                          f"{value[error.start]!r}") from None
 
 
-def node_names(name: str, value: object, most: int) -> tuple[str, ...]:
-    """A sequence of names of nodes, each once."""
+def node_names(
+    name: str, value: object, most: int, each: Callable[[str, object], str] = node_name
+) -> tuple[str, ...]:
+    """A sequence of names, each once. each: checks one of them."""
     if type(value) is tuple and not value:
         return ()
     if isinstance(value, str | bytes | Mapping | Set) or not isinstance(value, Iterable):
@@ -160,7 +162,7 @@ def node_names(name: str, value: object, most: int) -> tuple[str, ...]:
         given = tuple(islice(value, most + 1))  # an iterator may have no end
     except Exception as error:
         raise _type(name, value, "a sequence of names") from error
-    told = tuple(node_name(name, one) for one in given)
+    told = tuple(each(name, one) for one in given)
     if len(told) > most or len(set(told)) != len(told):
         raise ValueError(f"{name} {shown(told)}: want at most {most}, each once")
     return told

@@ -123,13 +123,13 @@ def of_member(secret: str, member: str, members: Iterable[str]) -> Keys:
     Raises KeysError for a name that is none.
     """
     raw = _bytes_of(checked.one_of("secret", secret, str, "text"), "secret")
-    every = checked.node_names("members", members, MEMBERS_MAX)
-    private = {name: z85.encode(_derived(raw, b"curve " + _name(name))) for name in every}
+    every = _names(members)
+    private = {name: z85.encode(_derived(raw, b"curve " + name.encode())) for name in every}
     if checked.text("member", member) not in private:
         raise KeysError(f"member {checked.shown(member)}: want one of the members")
     public = {name: zmq.curve_public(one) for name, one in private.items()}
     curve = Curve(public[member], private[member], member=member, members=public)
-    authority, key = _tls_key(raw, b"tls"), _tls_key(raw, b"tls " + _name(member))
+    authority, key = _tls_key(raw, b"tls"), _tls_key(raw, b"tls " + member.encode())
     certificate = _signed(member, key, authority) + _written(key)
     return Keys(curve, certificate, _signed(CLUSTER, authority, authority))
 
@@ -167,8 +167,7 @@ def write_members(folder: str, members: Iterable[str]) -> list[str]:
     The secret from which all keys derive stays in the folder. The keys of a member never change;
     its file gets the names of new members. Raises OSError and KeysError.
     """
-    names = checked.node_names("members", members, MEMBERS_MAX)
-    members = [_name(member).decode() for member in names]
+    members = _names(members)
     place = Path(checked.path("folder", folder))
     place.mkdir(mode=0o700, parents=True, exist_ok=True)
     secret = place / AUTHORITY
@@ -190,11 +189,21 @@ def _bytes_of(text: str, source: str) -> bytes:
     return bytes.fromhex(text.strip())
 
 
-def _name(member: str) -> bytes:
+def _names(members: Iterable[str]) -> tuple[str, ...]:
+    """The names of members, each once. Raises KeysError."""
+    try:
+        return checked.node_names("members", members, MEMBERS_MAX, _name)
+    except ValueError as error:
+        raise KeysError(str(error)) from None
+
+
+def _name(name: str, value: object) -> str:
+    """The name of a member. Raises KeysError."""
+    member = checked.one_of(name, value, str, "text")
     if MEMBER.fullmatch(member) is None or member == CLUSTER:
-        raise KeysError(f"member {member!r}: want 1 to 64 letters, digits, dots, dashes or "
-                        f"underscores, a letter or digit first")
-    return member.encode()
+        raise KeysError(f"member {checked.shown(member)}: want 1 to 64 letters, digits, dots, "
+                        f"dashes or underscores, a letter or digit first")
+    return member
 
 
 def _write(path: Path, text: bytes, mode: str) -> None:

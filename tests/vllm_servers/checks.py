@@ -444,7 +444,7 @@ def kill_one_decode(stage: Stage, layout: Layout) -> Finding:
                 time.sleep(0.005)
             other.signal_all(signal.SIGKILL)
 
-        answers, _ = send_and_kill(Completions(proxy.url), DYING, kill)
+        answers, _ = send_and_kill(Completions(proxy.url), DYING, kill, first=1)
         found = reference.require_right(DYING, answers)
         again = computed(pair.prefill) - before - len(DYING)
         assert not again, f"prefill has computed {again:.0f} requests again"
