@@ -307,6 +307,7 @@ def _suggest(one: ProofSubject, arguments: argparse.Namespace) -> int:
         "true": found.true,
         "inductive": found.kept,
         "unproved": list(found.unproved),
+        "stopped": found.stopped,
         "lemmas": [formula_text(lemma) for lemma in found.lemmas],
         "text": pasteable(told),
     }
@@ -325,6 +326,8 @@ def _suggested(system: System, found: Suggestion) -> Iterator[str]:
     word = "proved by" if found.proved else "not proved by"
     yield (f"{system.name}: {word} {found.kept} inductive clauses of {found.true} that hold in "
            f"small instances")
+    if found.stopped:
+        yield f"  unknown   no suggestion with {found.stopped}"
     for name, axiom in system.axioms.items():
         yield f"  assumed   {name}: {formula_text(axiom)}"
     for claim in system.properties:

@@ -2,19 +2,23 @@
 
 import json
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
 
+from pdproto.check.prove import sieve
 from pdproto.check.prove import suggest as suggesting
 from pdproto.check.prove.judgement import Status
 from pdproto.check.prove.obligations import claims, obligations
 from pdproto.check.prove.proving import ProofSettings, prove
+from pdproto.check.prove.subject import ProofSubject
 from pdproto.check.prove.suggest import Suggestion, suggest
 from pdproto.cli.main import main
 from pdproto.cli.systems import load
 from pdproto.spec.language import Always
 from pdproto.spec.language.formula import negated
+from tests.oracle.systems import draw
 from tests.prove import token_ring
 
 Output = pytest.CaptureFixture[str]
@@ -115,6 +119,35 @@ def test_the_prover_has_the_last_word(*, proved: bool) -> None:
     told = suggesting._as_proved(system, believed, ProofSettings(timeout_s=LIMIT_S))
     assert (told.inductive, told.lemmas, told.proved) == ((), (), False)
     assert "agreement" in told.unproved
+
+
+@pytest.mark.parametrize(("where", "name", "limit", "why"), [
+    (sieve, "CLAUSES_MAX", 10, "its instances are more than 10 clauses"),
+    (sieve, "CLAUSES_MAX", 200_000, "the questions have more than 200,000 clauses together"),
+    (suggesting, "LOOKS_MAX", 10, "22 literals of a small instance; 10 is the limit"),
+    (suggesting, "OBLIGATIONS_MAX", 10, "51 clauses hold in small instances, which makes 408"),
+])
+def test_a_search_that_would_take_all_memory_is_not_made(
+    where: ModuleType, name: str, limit: int, why: str, monkeypatch: pytest.MonkeyPatch,
+    capsys: Output,
+) -> None:
+    monkeypatch.setattr(where, name, limit)
+    asked = ["prove", "two-phase-commit", "--suggest", "--quiet"]
+    assert main([*asked, "--json", "-"]) == 3
+    told = json.loads(capsys.readouterr().out)
+    assert told["stopped"].startswith(f"one variable of each sort: {why}")
+    assert "agreement" in told["unproved"]
+    assert main(asked) == 3
+    assert f"unknown   no suggestion with {told['stopped']}" in capsys.readouterr().out
+
+
+def test_a_row_whose_questions_alone_would_take_all_memory() -> None:
+    """Seen red: it took more than 3 GiB."""
+    drawn, _ = draw(521_787_002)
+    found = suggest(ProofSubject(drawn, (), {}).without_counts().system,
+                    ProofSettings(timeout_s=LIMIT_S))
+    assert not found.proved
+    assert "are more than" in found.stopped
 
 
 @pytest.mark.nightly

@@ -181,9 +181,9 @@ class Clauses:
         self.congruence: Final[list[Literals]] = []
         self.loose: Final[list[list[int]]] = []
         self._most: Final = most
-        self._count = vocabulary.at_least()  # they may take all memory
+        self.count = vocabulary.at_least()  # they may take all memory
         self._counted(0)
-        self._count = 0
+        self.count = 0
         for blocks, axioms in ((self.blocks, vocabulary.axioms()),
                                (self.congruence, vocabulary.congruence())):
             for block in axioms:
@@ -213,8 +213,8 @@ class Clauses:
         self.loose.append(list(literals))
 
     def _counted(self, more: int) -> None:
-        self._count += more
-        if self._most is not None and self._count > self._most:
+        self.count += more
+        if self._most is not None and self.count > self._most:
             raise TooManyClausesError(f"its instances are more than {self._most:,} clauses")
 
     def node(self, node: Node) -> int:

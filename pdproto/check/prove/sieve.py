@@ -9,15 +9,36 @@ from pdproto.check.prove.obligations import Claim, Obligation
 from pdproto.check.prove.sat import Answer, Solver
 from pdproto.spec.language.system import System
 
+CLAUSES_MAX: Final = 20_000_000  # of all questions of a search, which are kept: about 2 GB
+SOLVER: Final = 170_000  # clauses that take as much memory as a solver without any, 17 MB
+
+
+class Budget:
+    """The clauses that the questions of one search may still have, all together."""
+
+    def __init__(self) -> None:
+        self.left = CLAUSES_MAX
+
+    def take(self, clauses: int) -> None:
+        """Keep a question with so many. Raises TooManyClausesError if there is no room for it."""
+        if SOLVER + clauses > self.left:
+            raise TooManyClausesError(
+                f"the questions have more than {CLAUSES_MAX:,} clauses together")
+        self.left -= SOLVER + clauses
+
 
 def sieves_of(
     system: System, every: Sequence[Obligation], timeout_s: float
 ) -> tuple["Sieve", ...]:
-    """A sieve for the start and for each row, with its obligations."""
+    """A sieve for the start and for each row, with its obligations.
+
+    Raises TooManyClausesError if they take too much memory together.
+    """
     groups: dict[str, list[Obligation]] = {}
     for obligation in every:
         groups.setdefault(obligation.scope, []).append(obligation)
-    return tuple(Sieve(system, group, timeout_s) for group in groups.values())
+    budget = Budget()
+    return tuple(Sieve(system, group, timeout_s, budget) for group in groups.values())
 
 
 def inductive_of(every: tuple[Claim, ...], sieves: Sequence["Sieve"]) -> tuple[Claim, ...]:
@@ -53,10 +74,13 @@ def needed_of(every: Sequence[Claim], sieves: Sequence["Sieve"]) -> frozenset[st
 class Sieve:
     """The obligations of one row, or of the start: drops claims that are not met."""
 
-    def __init__(self, system: System, group: Sequence[Obligation], timeout_s: float) -> None:
-        self._question: Final = _Question(system, group, timeout_s, weakened=False)
+    def __init__(
+        self, system: System, group: Sequence[Obligation], timeout_s: float, budget: Budget
+    ) -> None:
+        self._question: Final = _Question(system, group, timeout_s, budget, weakened=False)
         self._system: Final = system
         self._timeout_s: Final = timeout_s
+        self._budget: Final = budget
         self._group: Final = tuple(group)
         self._alone: Final[dict[int, _Question | None]] = {}
 
@@ -109,7 +133,8 @@ class Sieve:
         if number not in self._alone:
             try:
                 self._alone[number] = _Question(
-                    self._system, self._group[number:number + 1], self._timeout_s, weakened=True)
+                    self._system, self._group[number:number + 1], self._timeout_s, self._budget,
+                    weakened=True)
             except TooManyClausesError:
                 self._alone[number] = None
         alone = self._alone[number]
@@ -120,10 +145,12 @@ class _Question:
     """Obligations of one row as clauses, in which each assumed claim has a switch."""
 
     def __init__(
-        self, system: System, group: Sequence[Obligation], timeout_s: float, *, weakened: bool
+        self, system: System, group: Sequence[Obligation], timeout_s: float, budget: Budget, *,
+        weakened: bool
     ) -> None:
-        grounded = ground(system, group, weakened=weakened, switched=True,
-                          most=WEAKENED_MAX if weakened else None)
+        most = min(budget.left, WEAKENED_MAX) if weakened else budget.left
+        grounded = ground(system, group, weakened=weakened, switched=True, most=most)
+        budget.take(grounded.clauses.count)
         self.inexact: Final = bool(grounded.inexact)
         self._solver: Final = Solver(grounded.clauses.dimacs, timeout_s=timeout_s)
         self._switches: Final = grounded.switches

@@ -12,13 +12,15 @@ decides what is told.
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import combinations, permutations, product
+from itertools import combinations, islice, permutations, product
+from math import prod
 from typing import Final, TypeAlias
 
 import numpy as np
 
 from pdproto.check.interpret import Cell, Interpreter, Store
 from pdproto.check.prove.axioms import require_possible
+from pdproto.check.prove.clauses import TooManyClausesError
 from pdproto.check.prove.coverage import coverage
 from pdproto.check.prove.judging import judged
 from pdproto.check.prove.obligations import Claim, Method, claims, obligations
@@ -51,6 +53,9 @@ VARIABLES_MAX: Final = 2  # of each sort
 STATES_MAX: Final = 3_000  # of an instance, breadth first
 WORDS: Final = ("Always", "all_of", "any_of", "exists", "forall", "implies")
 LITERALS_LIMIT: Final = 160  # because all clauses of three literals are tried
+LOOKS_MAX: Final = 2_000_000  # literals at all choices of elements of an instance
+VIEWS_MAX: Final = 1_000_000  # of an instance, each with a byte for each literal
+OBLIGATIONS_MAX: Final = 500_000  # of the clauses that hold in both instances: about 1 KB each
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +64,7 @@ class Suggestion:
 
     tried: the number of literals. true: the number of clauses that hold in both instances.
     inductive: the clauses that are inductive together. unproved: the properties that are not
-    inductive with them.
+    inductive with them. stopped: what was not searched, and why; "" if all was.
     """
 
     lemmas: tuple[Formula, ...]
@@ -68,6 +73,7 @@ class Suggestion:
     true: int
     inductive: tuple[Formula, ...]
     unproved: tuple[str, ...]
+    stopped: str = ""
 
     @property
     def kept(self) -> int:
@@ -95,13 +101,18 @@ def suggest(system: System, settings: ProofSettings) -> Suggestion:
     settings: with which the prover is asked in the end. Raises ValueError if there is none, or too
     many literals to try all clauses, and SpecError if the axioms contradict each other.
     """
-    if not ProofSubject(system, (), {}).units:
+    units = (*ProofSubject(system, (), {}).units,)
+    if not units:
         raise ValueError("there is no safety property, for which a lemma could help")
     require_possible(system, (CUTOFF,), settings.timeout_s)
-    found = _suggestion(system, 1, settings)
-    for variables in range(2, VARIABLES_MAX + 1):
+    found = Suggestion((), False, 0, 0, (), units)
+    for variables in range(1, VARIABLES_MAX + 1):
         if not found.proved:
-            found = _suggestion(system, variables, settings)
+            try:
+                found = _suggestion(system, variables, settings)
+            except TooManyClausesError as limit:
+                sorts = "one variable" if variables == 1 else f"{variables} variables"
+                return replace(found, stopped=f"{sorts} of each sort: {limit}")
     return found
 
 
@@ -132,7 +143,10 @@ def _unproved(verdicts: Verdicts) -> tuple[str, ...]:
 
 
 def _suggestion(system: System, variables: int, settings: ProofSettings) -> Suggestion:
-    """The search among clauses over so many variables of each sort."""
+    """The search among clauses over so many variables of each sort.
+
+    Raises TooManyClausesError if it would take too much memory.
+    """
     pool = {sort: tuple(sort(f"{sort.prefix}{i}_") for i in range(variables))
             for sort in system.sorts}
     literals = tuple(_literals(system, pool))
@@ -143,6 +157,9 @@ def _suggestion(system: System, variables: int, settings: ProofSettings) -> Sugg
     large = _views(system, instances[1], pool, literals)
     true = [c for c in small if not np.bitwise_and.reduce(large[list(c)]).any()]
     places = ProofRows(system)
+    if (owed := len(true) * sum(1 for _ in places.rows())) > OBLIGATIONS_MAX:
+        raise TooManyClausesError(f"{len(true):,} clauses hold in small instances, which makes "
+                                  f"{owed:,} obligations; {OBLIGATIONS_MAX:,} is the limit")
     own = tuple(replace(claim, method=Method.INDUCTION, by=()) if claim.by else claim
                 for claim in claims(system))
     guesses = tuple(
@@ -201,17 +218,24 @@ def _views(
     pool: Mapping[type[Sort], tuple[Sort, ...]],
     literals: Sequence[Formula],
 ) -> Bits:
-    """For each literal, the views (states with elements for the variables) in which it is false."""
+    """For each literal, the views (states with elements for the variables) in which it is false.
+
+    The first VIEWS_MAX alone. Raises TooManyClausesError for more than LOOKS_MAX looks at a state.
+    """
     variables = tuple(v for group in pool.values() for v in group)
     seen: set[bytes] = set()
     sizes = configuration.sizes
+    looked = len(literals) * prod(sizes[type(v)] for v in variables)
+    if looked > LOOKS_MAX:
+        raise TooManyClausesError(f"{looked:,} literals of a small instance; {LOOKS_MAX:,} is the "
+                                  f"limit")
     for given in interpretations(system, sizes, configuration):
         oracle = Interpreter(system, sizes, (), given)
         looks = [[_look(oracle, f, environment) for f in literals]
                  for environment in oracle.environments(variables)]
         for store in _reached(oracle):
             state = dict(store)
-            for look in looks:
+            for look in looks[:VIEWS_MAX - len(seen)]:
                 seen.add(bytes(
                     ((state.get(cell, start) if cell else start) == value) != positive
                     for cell, start, value, positive in look
@@ -233,7 +257,7 @@ def _look(
 
 
 def _reached(oracle: Interpreter) -> list[Store]:
-    order = list(oracle.initial())
+    order = [*islice(oracle.initial(), STATES_MAX)]
     seen = set(order)
     for store in order:
         for _, after in oracle.steps(store):
