@@ -11,6 +11,7 @@ from lab.sim.outcome import RunOutcome
 from lab.sim.plan import Plan, Shape, planned
 from pdproto.check.report.terminal import render_trace
 from pdproto.check.result import CheckResult
+from pdproto.cli.numbers import NONE
 from pdproto.testing.chance import Seeded
 
 
@@ -64,7 +65,7 @@ def command_of(plan: Plan, seeded: Seeded, bug: str | None = None) -> str:
 
 
 def _listed(numbers: Iterable[int]) -> str:
-    return ",".join(map(str, numbers))
+    return ",".join(map(str, numbers)) or NONE
 
 
 def as_json(outcome: RunOutcome) -> dict[str, Any]:

@@ -28,6 +28,7 @@ from pdproto.cli.options import (
     whole_number,
     write,
 )
+from pdproto.cli.systems import files_of_a_run
 from pdproto.drill.children import ended_in_order
 from pdproto.drill.handoff.cluster import HandoffCluster, RankDiedError
 from pdproto.drill.handoff.load import Load, Topology
@@ -135,9 +136,7 @@ def run(arguments: argparse.Namespace) -> int:
     _refuse(arguments)
     if arguments.trace is not None:
         Path(arguments.trace).mkdir(parents=True, exist_ok=True)
-        for earlier in Path(arguments.trace).rglob("*.jsonl"):
-            if _is_trace(earlier):
-                remove(earlier)
+        _remove_traces(Path(arguments.trace))
     topology, load = Topology(arguments.pp, arguments.tp, arguments.cp), _load(arguments)
     victim = topology.prefill[arguments.seed % len(topology.prefill)]
     doomed = {victim: load.requests // 3} if arguments.kill else {}
@@ -156,6 +155,13 @@ def run(arguments: argparse.Namespace) -> int:
         with console() as out:
             verdict.show(out)
     return EXIT_STATUS[Verdict(verdict.verdict)]
+
+
+def _remove_traces(folder: Path) -> None:
+    """Remove those of an earlier drill into this folder."""
+    for earlier in files_of_a_run(folder):
+        if earlier.suffix == ".jsonl" and _is_trace(earlier):
+            remove(earlier)
 
 
 def _is_trace(path: Path) -> bool:

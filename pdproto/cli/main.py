@@ -14,6 +14,7 @@ from pathlib import PurePath
 from typing import Final, NamedTuple, TypeAlias
 
 from pdproto import __version__
+from pdproto.cli.words import complaint
 from pdproto.runtime.extras import RUNTIME, not_installed
 
 # The rest of the package is slow to import. `main` imports it, where Ctrl-C is handled.
@@ -110,6 +111,9 @@ def command(argv: Sequence[str], program: Program, *, once: bool = False) -> int
 
 
 def _command(arguments: list[str], program: Program, *, once: bool) -> int:
+    named = complaint(arguments)
+    if named is not None:
+        return _failed(named, USAGE)
     if arguments and arguments[0] in {*FORMER} - {*program.verbs}:
         now = FORMER[arguments[0]]
         return _failed(f"there is no verb {arguments[0]} any more: use {now}", USAGE)

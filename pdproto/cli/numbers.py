@@ -5,6 +5,7 @@ from math import inf, isfinite
 from typing import Final
 
 PORTS_END: Final = 1 << 16
+NONE: Final = "none"  # a list without numbers
 
 
 def natural(text: str) -> int:
@@ -13,8 +14,9 @@ def natural(text: str) -> int:
 
 
 def naturals(text: str) -> frozenset[int]:
-    """Numbers of 0 or more, with commas between them; also none."""
-    return frozenset(_natural(part, "numbers, as in 3,17") for part in text.split(",") if part)
+    """Numbers of 0 or more, with commas between them; "none" for none."""
+    return frozenset(_natural(part, f"numbers, as in 3,17, or {NONE}")
+                     for part in text.split(",") if text != NONE)
 
 
 def port(text: str) -> int:

@@ -72,7 +72,7 @@ from pdproto.cli.options import (
     write,
 )
 from pdproto.cli.sharding import add_shard, keep_answers, merged_run, shard
-from pdproto.cli.systems import subject
+from pdproto.cli.systems import files_of_a_run, subject
 from pdproto.cli.workers import add_workers, executor
 from pdproto.spec.catalogue import CATALOGUE
 from pdproto.spec.language.properties import LeadsTo
@@ -122,7 +122,7 @@ def run(arguments: argparse.Namespace) -> int:
         return merged_run(arguments, merge)
     check_targets([arguments.json, arguments.html])
     check_folder(arguments.export)
-    for earlier in Path(arguments.export).rglob("*") if arguments.export else ():
+    for earlier in files_of_a_run(Path(arguments.export)) if arguments.export else ():
         if is_certificate(earlier):  # perhaps of other tables
             remove(earlier)
     _refuse_page_of_several(arguments)

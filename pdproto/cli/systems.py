@@ -1,6 +1,6 @@
 """The systems with a name on the command line: those of spec/catalogue.py."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from types import ModuleType
@@ -73,6 +73,15 @@ def with_proofs(name: str, system: System, home: ModuleType, lemmas: str | None)
     entry = SYSTEMS.get(name)
     own = ("", "") if entry is None else (entry.lemma_module, entry.ranking_module)
     return prover.with_proofs(system, home, lemmas, own, LEMMAS)
+
+
+def files_of_a_run(folder: Path) -> Iterator[Path]:
+    """What is in the folder of a result, and in those in it that have the name of a system: a run
+    writes nowhere else, so what lies deeper is of others.
+    """
+    for place in (folder, *(folder / name for name in BUILT_IN)):
+        if place.is_dir():
+            yield from list(place.iterdir())
 
 
 def families(names: Sequence[str]) -> tuple[tuple[str, ...], ...]:

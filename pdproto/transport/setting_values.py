@@ -25,6 +25,8 @@ def typed(name: str, value: Any, source: str, kind: Any, choices: Collection[str
         raise ValueError(f"{where}: want {_wanted(name, kind)}")
     if kind is str and (not isinstance(value, str) or len(value) > PATH_MAX):
         raise ValueError(f"{where}: want text of at most {PATH_MAX:,} characters")
+    if isinstance(value, str) and "\0" in value:  # a file may have one, where a variable cannot
+        raise ValueError(f"{where}: want text without a zero byte")
     try:
         told = _bool(value) if kind is bool else kind(value)
         if kind is int and (told < 1 or (isinstance(value, float) and told != value)):

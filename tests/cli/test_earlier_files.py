@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from pdproto.check.prove.certificates import certificates
+from pdproto.cli import handoff
 from pdproto.cli.main import main
 from pdproto.cli.systems import COUNTS, subject
 
@@ -69,3 +70,21 @@ def test_certificates_are_of_this_proof_and_each_has_a_name(tmp_path: Path) -> N
     (tmp_path / "mine.smt2").write_text("(check-sat)")
     assert main(["prove", "nowhere.py:SYSTEM", "--export", str(tmp_path)]) == 2
     assert [each.name for each in tmp_path.iterdir()] == ["mine.smt2"]
+
+
+@pytest.mark.parametrize("verb", ["handoff", "prove"])
+def test_files_of_others_below_the_folder_stay(tmp_path: Path, verb: str) -> None:
+    """Seen red: with the folder / each trace and certificate of the machine was removed."""
+    one = subject("lock-server")
+    certificate = next(iter(certificates(one.system, one.obligations()[:1])))
+    name, text = (certificate.name, certificate.text) if verb == "prove" else (
+        "decode-0.jsonl", '{"n":1,"node":"decode-0","machine":"sink","end":1}\n')
+    for folder in (".", "registry", "other", "registry/other"):
+        (tmp_path / folder).mkdir(exist_ok=True)
+        (tmp_path / folder / name).write_text(text)
+    if verb == "prove":
+        assert main(["prove", "nowhere.py:SYSTEM", "--export", str(tmp_path)]) == 2
+    else:
+        handoff._remove_traces(tmp_path)
+    left = {str(path.relative_to(tmp_path).parent) for path in tmp_path.rglob(name)}
+    assert left == {"other", "registry/other"}

@@ -58,7 +58,7 @@ def test_a_failure_is_made_small_drawn_and_replayed(
 @pytest.mark.parametrize(("arguments", "complaint"), [
     (("--faults", "fire"), "want kinds among loss, "),
     (("--seed", "-1"), "want a seed of 0 or more"),
-    (("--only-rooms", "1,x"), "want numbers, as in 3,17"),
+    (("--only-rooms", "1,x"), "want numbers, as in 3,17, or none"),
     (("--bug", "B99"), "--bug B99: the tables of nodes have no such defect"),
     (("--pp", "40"), "would never find room"),
     (("--plot", "x.svg"), "--plot draws a study"),
@@ -74,7 +74,7 @@ def test_usage(
 
 def test_only_some_of_it(capsys: pytest.CaptureFixture[str]) -> None:
     status, told = run(capsys, "--seed", 3, "--requests", 20, "--faults", "all",
-                       "--only-rooms", "4,5", "--only-faults", "")
+                       "--only-rooms", "4,5", "--only-faults", "none")
     assert status == 0
     assert "2 hand-overs, 2 of them to Success" in told
     assert "nothing was checked" not in told

@@ -115,6 +115,7 @@ def test_a_wrong_setting_is_refused_with_the_fix(
     ("silent = 3", "there is no setting silent: did you mean silent_s?"),
     ("waits = 3", "waits: want a table, [waits]"), ("engine = 3", "want text"),
     ("silent_s = true", "want seconds, a number"), ("= 3", "not valid TOML"),
+    ('keys = "a\\u0000b"', "want text without a zero byte"),  # status 4 of `pdproto registry`
     ("[waits]\nno_drainn = 3", "did you mean waits.no_drain?"),
 ])
 def test_a_file_is_named_in_its_refusal(tmp_path: Path, text: str, told: str) -> None:
