@@ -31,6 +31,7 @@ from pdproto.spec.language import (
     Always,
     Configuration,
     Machine,
+    OnRow,
     Refines,
     Row,
     Sometimes,
@@ -97,7 +98,12 @@ HAND_OVER: Final = System(
                        prefill(p).among(Prefill.SENT, Prefill.DEAD))),
         Always("a_sent_kv_has_arrived",
                implies(all_of(prefill(p) == Prefill.SENT, feeds(p, d)), arrived(p, d))),
+        OnRow("rule_3_prefill_sends_once", "say_sent", prefill(p) == Prefill.AT_WORK),
+        OnRow("rule_3_decode_takes_once", "take", decode(d) == Decode.WAITING),
+        OnRow("rule_3_decode_fails_once", "decode_fails", decode(d) == Decode.WAITING),
         Sometimes("it_is_taken", decode(d) == Decode.TAKEN),
+        Sometimes("what_prefill_has_sent_is_taken", all_of(
+            feeds(p, d), prefill(p) == Prefill.SENT, decode(d) == Decode.TAKEN)),
         Sometimes("both_know_that_it_is_not", all_of(
             decode(d) == Decode.FAILED, prefill(p) == Prefill.FAILED)),
     ),
