@@ -36,6 +36,7 @@ from pdproto.runtime.wire import AnyFrame, Life
 log = logging.getLogger("pdproto.node")
 
 
+
 class Effects(NamedTuple):
     """The effects of a turn, for the driver. batches: to send, in this order. due: the latest time
     of the next turn, in seconds of the transport's clock.
@@ -125,7 +126,7 @@ class Core:
         for of in self.parts.due:
             if (at := of()) is not None and at < due:
                 due = at
-        return Effects(batches, self.turned + due - now)
+        return Effects(batches, self.own_clock.outer(due))
 
     def _serve_parts(self, now: float) -> None:
         """Serve waits and devices, in the order of the phases."""

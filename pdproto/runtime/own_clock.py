@@ -11,6 +11,7 @@ from typing import Final
 
 # The longest rest of a loop that has no other bound; twice as long is standing still.
 REST_S: Final = 1.0
+LEAST_REST_S: Final = 1e-6  # of a loop that rests: what rounding leaves of one moves no clock
 
 
 class OwnClock:
@@ -38,6 +39,11 @@ class OwnClock:
             self.steady = own
         self._turned = outer, own
         return own
+
+    def outer(self, own: float) -> float:
+        """The time of the transport's clock at which this one, if it goes on, has this time."""
+        turned, now = self._turned
+        return turned + (max(own, now + LEAST_REST_S) if own > now else own) - now
 
     @property
     def now(self) -> float:

@@ -9,9 +9,11 @@ from typing import Any, Final
 import pytest
 
 from pdproto.node import backlog
+from pdproto.node.connections import Connections
 from pdproto.node.handle import ENDED
 from pdproto.spec.handoff.poll import KVPoll
 from pdproto.transport import watchdog
+from tests.bench import bench_peers
 from tests.bench.bench_peers import LOSSES, ByHand, Open
 from tests.node.data_paths import Cluster, cluster, idle, polls, published
 from tests.transport.test_operator_port import standing_still
@@ -134,3 +136,26 @@ def test_a_turn_does_a_part_of_what_a_loss_or_a_drain_is_about(
     finally:
         logging.disable(logging.NOTSET)
     assert most < AT_ONCE
+
+
+def looks_of_a_second(peers: int, monkeypatch: pytest.MonkeyPatch) -> int:
+    """Looks at peers that say only that they are there."""
+    looks, look = 0, Connections._look
+
+    def counted(*given: Any) -> None:
+        nonlocal looks
+        looks += 1
+        look(*given)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Connections, "_look", counted)
+        patch.setattr(bench_peers, "SECONDS", 1.0)
+        bench_peers.idle(peers)
+    return looks
+
+
+def test_the_looks_of_an_idle_node_grow_as_its_peers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Seen red where a peer that is due has all peers looked at, and it did not end where a rest
+    that rounding leaves moves no clock.
+    """
+    assert looks_of_a_second(200, monkeypatch) < 6 * looks_of_a_second(50, monkeypatch)
