@@ -97,6 +97,7 @@ UNREAD: Final = forall(k, ~reads(k, room))
 HAS_NO_END: Final = keeping(room) == Keeping.OPEN
 NO_PLACE: Final = forall(m, place(m).is_set)
 END_READ: Final = Call("end_read", h, room)
+PASS_BY: Final = Call("pass_by", room)
 LEAVE_PLACES: Final = (
     keeping(room).to(Keeping.CLOSING), each(m, place(m).clear(), where=place(m) == room))
 
@@ -124,6 +125,13 @@ KEEPER: Final = Table(keeper, rows=(
         why="the bound of the operator; with the bound 0 no room is kept"),
     Row("note_end", on=END_READ, when=[reads(h, room), ~HAS_NO_END], do=[reads(h, room).to(False)],
         fair=True, why="every leg ends"),
+    Row("keep_unread", on=PASS_BY, choose=(m,), when=[HAS_NO_END, UNREAD, place(m).unset],
+        do=[keeping(room).to(Keeping.KEPT), place(m).to(room)],
+        why="a leg has come to its sender that had ended before, or is of another prompt"),
+    Row("keep_unread_not", on=PASS_BY, when=[HAS_NO_END, UNREAD, NO_PLACE],
+        do=[keeping(room).to(Keeping.CLOSING)], why="the bound of the operator"),
+    Row("pass_read", on=PASS_BY, when=any_of(~HAS_NO_END, ~UNREAD),
+        why="another leg decides what becomes of the room"),
     Row("widen", on=Call("widen", room), choose=(m,),
         when=[keeping(room) == Keeping.KEPT, place(m).unset], do=[place(m).to(room)],
         why="its pages need more than one place"),
@@ -191,6 +199,8 @@ PROPERTIES: Final = (
             why="rule 2: what is kept is bounded in time, too"),
     Sometimes("two_legs_read_a_room", all_of(h.differs(k), reads(h, room), reads(k, room))),
     Sometimes("a_kept_room_is_read", all_of(keeping(room) == Keeping.KEPT, reads(h, room))),
+    Sometimes("a_room_is_kept_that_no_leg_has_read",
+              all_of(keeping(room) == Keeping.KEPT, forall(h, ~answered(h)))),
     Sometimes("a_room_that_closes_is_read",
               all_of(keeping(room) == Keeping.CLOSING, reads(h, room))),
     Sometimes("a_room_that_closes_is_read_by_two",

@@ -72,7 +72,7 @@ READS: Mapping[str, str] = {
     "node/decode/numbered_lives.py:conclude": KEPT,
     "node/prefill/ended_rooms.py:_bind": EVENT,
     "node/prefill/ended_rooms.py:_leave": EVENT,
-    "node/prefill/keeps.py:_end_read": EVENT,
+    "node/prefill/keeps.py:_look": EVENT,
     "node/prefill/remembered_lives.py:_is_over": KEPT,
     "node/rooms.py:put": SHOWN,
     "node/rooms.py:rank_of": SHOWN,

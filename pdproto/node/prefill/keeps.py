@@ -4,8 +4,8 @@ Rule 1: the table decides which lives are served, and when pages are given back 
         spec/handoff/keep.py). Here lives of decode, ends of senders and clocks become its events.
 Rule 2: the first leg has the sender that `open` has made. A further life of the room finds no
         sender, and gets one of its own. All of them have one use: they send the same KV. A life
-        that ended before it had a sender gets none. If the first sender ends with it, it was a leg
-        that has asked and ended, so the room is kept for others.
+        that ended before it had a sender gets none. If the first sender ends with it, the room is
+        kept for others, as after a leg that was served.
 Rule 3: a room whose pages need more places than there are is kept by nobody. An older one that no
         leg reads cedes its places to a later one.
 """
@@ -25,7 +25,7 @@ from pdproto.node.prefill.senders import Senders
 from pdproto.node.timers import Waits, rows_on_timers
 from pdproto.runtime.errors import RemoteProtocolError
 from pdproto.runtime.limits import EARLY_LIVES_MAX, ENDED_ROOMS_MAX
-from pdproto.runtime.store import Shared, SharedStep
+from pdproto.runtime.store import Shared
 from pdproto.runtime.wire import Life
 from pdproto.spec.handoff import keep as tables
 from pdproto.spec.handoff.ends import Sending
@@ -36,7 +36,7 @@ from pdproto.spec.handoff.roles import Slot
 OVER: Final = ("prefill has handed this request over already, or has given its pages back: send "
                "the whole request again")
 ANSWERS: Final = ("serve", "refuse_other", "refuse_late")
-CALLS: Final = ("open_room", "end_read", "widen", "cede", "leave", "give_up_room")
+CALLS: Final = ("open_room", "end_read", "pass_by", "widen", "cede", "leave", "give_up_room")
 
 
 class Places(NamedTuple):
@@ -62,8 +62,8 @@ class Kept:
 
     first: the sender of the first leg. pages: how many it has. watcher: see Handle.watch, for each
     leg. on_over: called in the loop when its pages are free. legs: those that have asked, and have
-    not ended. is_passed: the first sender has ended with a life that had ended before. timer: the
-    clock that has ended the room.
+    not ended. reason: why no leg has come to the first sender. timer: the clock that has ended the
+    room.
     """
 
     first: Sender
@@ -71,7 +71,7 @@ class Kept:
     watcher: Callable[[Sender], None]
     on_over: Callable[[], None]
     legs: set[Sender] = field(default_factory=set)
-    is_passed: bool = False
+    reason: str = ""
     timer: str = ""
 
     @property
@@ -149,22 +149,21 @@ class Keeps:
         """This sender ends with a life that has ended before."""
         kept = self._rooms.get(life.room)
         if kept is not None and sender is kept.first:
-            kept.is_passed = True
-            leg = Sender(self._senders, life.room, life.use, life.prompt)
-            self._ask(kept, leg)
-            self._end_read(kept, leg)
+            self._keep_unread(kept)
 
-    def _ask(self, kept: Kept, leg: Sender) -> SharedStep | None:
-        """Give the table the question of a leg. Returns the step of the answer."""
-        self._machine.receive(tables.ask, leg, kept)
-        answers = (self._machine.fire(row, h=leg, room=kept) for row in ANSWERS)
-        return next(filter(None, answers), None)
+    def _keep_unread(self, kept: Kept) -> None:
+        """A leg has ended that reads nothing: keep the room for others, if no other one reads."""
+        if self._machine.enabled("keep_unread_not", room=kept):
+            self._have_one_cede(kept)
+        self._machine.call("pass_by", kept)
 
     def _answer(self, kept: Kept, leg: Sender, life: Life) -> None:
         """Give the table the question of a leg, and the leg its answer."""
         kept.legs.add(leg)
         self._legs += 1
-        step = self._ask(kept, leg)
+        self._machine.receive(tables.ask, leg, kept)
+        answers = (self._machine.fire(row, h=leg, room=kept) for row in ANSWERS)
+        step = next(filter(None, answers), None)
         if step is None:
             return
         is_served = any(message is tables.served for message, _ in step.sent)
@@ -173,8 +172,12 @@ class Keeps:
         if leg is not kept.first:
             self._put(leg)
         if not is_served:
-            self._senders.give_up(leg, self._refusal(kept, life, step.row),
-                                  transient=step.row == "refuse_late")
+            why = self._refusal(kept, life, step.row)
+            self._senders.give_up(leg, why, transient=step.row == "refuse_late")
+            if step.row == "refuse_other":
+                kept.reason = why
+                self._keep_unread(kept)
+                self._follow(kept)
 
     @staticmethod
     def _refusal(kept: Kept, life: Life, row: str) -> str:
@@ -199,18 +202,14 @@ class Keeps:
         if leg in kept.legs:
             kept.legs.remove(leg)
             self._legs -= 1
-            self._end_read(kept, leg)
-        elif not kept.is_passed and self._machine.enabled("give_up_room", room=kept):
+            if self._machine.value(tables.reads, leg, kept):
+                if self._machine.enabled("keep_not", h=leg, room=kept):
+                    self._have_one_cede(kept)
+                self._machine.call("end_read", leg, kept)
+            self._machine.forget(LifeSort, leg)
+        elif self._machine.enabled("give_up_room", room=kept):
             self._machine.call("give_up_room", kept)
         self._follow(kept)
-
-    def _end_read(self, kept: Kept, leg: Sender) -> None:
-        """Tell the table that the leg reads nothing any more, and forget it there."""
-        if self._machine.value(tables.reads, leg, kept):
-            if self._machine.enabled("keep_not", h=leg, room=kept):
-                self._have_one_cede(kept)
-            self._machine.call("end_read", leg, kept)
-        self._machine.forget(LifeSort, leg)
 
     # Events of rooms
 
@@ -262,8 +261,9 @@ class Keeps:
         """The pages of the room are free. It is remembered for a while, to refuse further legs."""
         if kept.first.poll() not in ENDED:
             timer = kept.timer
-            why = f"{timer} after {self._waits.seconds[timer]:g} s" if timer else OVER
-            self._senders.give_up(kept.first, why, transient=bool(timer))
+            why = kept.reason or (
+                f"{timer} after {self._waits.seconds[timer]:g} s" if timer else OVER)
+            self._senders.give_up(kept.first, why, transient=bool(timer and not kept.reason))
         self._core.tell("on_over", kept.on_over)
         self._ended.append(kept)
         while len(self._ended) > ENDED_ROOMS_MAX:
