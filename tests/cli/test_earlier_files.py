@@ -7,6 +7,7 @@ import pytest
 from pdproto.check.prove.certificates import certificates
 from pdproto.cli import handoff
 from pdproto.cli.main import main
+from pdproto.cli.options import UsageError
 from pdproto.cli.systems import COUNTS, subject
 
 Output = pytest.CaptureFixture[str]
@@ -72,19 +73,25 @@ def test_certificates_are_of_this_proof_and_each_has_a_name(tmp_path: Path) -> N
     assert [each.name for each in tmp_path.iterdir()] == ["mine.smt2"]
 
 
-@pytest.mark.parametrize("verb", ["handoff", "prove"])
-def test_files_of_others_below_the_folder_stay(tmp_path: Path, verb: str) -> None:
-    """Seen red: with the folder / each trace and certificate of the machine was removed."""
+def test_files_far_below_a_folder_stay(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A drill and a proof write in the folder, and in those of systems. Seen red: `--trace` and
+    `--export` of a folder removed all traces and certificates below it, whoever had written them.
+    """
+    trace = '{"n":1,"node":"decode-7","machine":"sink","end":1}\n'
     one = subject("lock-server")
-    certificate = next(iter(certificates(one.system, one.obligations()[:1])))
-    name, text = (certificate.name, certificate.text) if verb == "prove" else (
-        "decode-0.jsonl", '{"n":1,"node":"decode-0","machine":"sink","end":1}\n')
-    for folder in (".", "registry", "other", "registry/other"):
-        (tmp_path / folder).mkdir(exist_ok=True)
-        (tmp_path / folder / name).write_text(text)
-    if verb == "prove":
-        assert main(["prove", "nowhere.py:SYSTEM", "--export", str(tmp_path)]) == 2
-    else:
-        handoff._remove_traces(tmp_path)
-    left = {str(path.relative_to(tmp_path).parent) for path in tmp_path.rglob(name)}
-    assert left == {"other", "registry/other"}
+    certificate = next(iter(certificates(one.system, one.obligations())))
+    proof = Path(certificate.name).name
+    of_earlier = [tmp_path / name for name in ("a.jsonl", "agreement/a.jsonl", proof)]
+    of_others = [tmp_path / "mine" / name for name in ("a.jsonl", "agreement/a.jsonl", proof)]
+    for path in (*of_earlier, *of_others):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(trace if path.suffix == ".jsonl" else certificate.text)
+
+    def no_cluster(*_: object, **__: object) -> None:
+        raise UsageError("no drill is needed here")
+
+    monkeypatch.setattr(handoff, "HandoffCluster", no_cluster)
+    assert main(["handoff", "--requests", "1", "--trace", str(tmp_path)]) == 2
+    assert main(["prove", "nowhere.py:SYSTEM", "--export", str(tmp_path)]) == 2
+    assert [path.exists() for path in of_earlier] == [False] * 3
+    assert [path.exists() for path in of_others] == [True] * 3
