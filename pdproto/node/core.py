@@ -36,7 +36,6 @@ from pdproto.runtime.wire import AnyFrame, Life
 log = logging.getLogger("pdproto.node")
 
 
-
 class Effects(NamedTuple):
     """The effects of a turn, for the driver. batches: to send, in this order. due: the latest time
     of the next turn, in seconds of the transport's clock.

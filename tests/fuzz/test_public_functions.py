@@ -1,7 +1,7 @@
 """No argument of a public function is left out of the odd values of test_arguments.py.
 
-The functions are found by import: those of docs/reference/python-api.md about hand-overs, and every
-one of pdproto.transport.
+The functions are found by import: those of docs/reference/python-api.md about hand-overs, every one
+of pdproto.transport, and those of pdproto.vllm that read what a client of the HTTP port has sent.
 """
 
 import asyncio
@@ -18,6 +18,7 @@ from typing import Any, Final
 import pytest
 
 import pdproto.transport
+import pdproto.vllm
 from pdproto.engine.contract import EngineError
 from pdproto.engine.engines import open_sink, open_source
 from pdproto.transport import keys
@@ -26,7 +27,9 @@ from pdproto.transport.node_status import look
 from pdproto.transport.operator_port import serve_operator
 from pdproto.transport.patience import within
 from pdproto.transport.settings import Settings
-from tests.fuzz.test_arguments import Case, every_odd
+from pdproto.vllm.early import SERVER, TRANSFER_ID
+from pdproto.vllm.offer import FOR_DECODE, FROM_PREFILL, GOES_ON, KEY
+from tests.fuzz.test_arguments import ODD, Case, every_odd
 from tests.node.data_paths import Cluster, cluster
 
 MODULES: Final = ("pdproto.engine.engines", "pdproto.node.link", *(
@@ -127,3 +130,27 @@ def test_no_argument_of_a_public_function_is_left_out(tmp_path: Path) -> None:
     wanted = {(name, argument) for name, function in there().items()
               if name not in ELSEWHERE | INTERNAL for argument in signature(function).parameters}
     assert wanted == tried
+
+
+def readers() -> dict[str, Callable[..., Any]]:
+    """The public functions of pdproto.vllm that take kv_transfer_params."""
+    found: dict[str, Callable[..., Any]] = {}
+    for one in iter_modules(pdproto.vllm.__path__, "pdproto.vllm."):
+        with suppress(ModuleNotFoundError):  # it needs vLLM, and calls those of the others
+            found |= {title: of for title, of in vars(import_module(one.name)).items()
+                      if isfunction(of) and of.__module__ == one.name
+                      and "params" in signature(of).parameters and not title.startswith("_")}
+    return found
+
+
+def test_a_reader_of_parameters_takes_each_value_of_json_or_refuses_it() -> None:
+    """Seen red where the id of a request was not checked to be text."""
+    assert readers().keys() >= {"offer_in", "introduction_in", "room_in"}
+    json = type(None), str, bool, int, float, list, dict
+    for read in readers().values():
+        for key in (KEY, SERVER, TRANSFER_ID, FROM_PREFILL, FOR_DECODE, GOES_ON):
+            for value in (value for value in ODD.values() if type(value) in json):
+                for params in ({key: value}, {KEY: {}, SERVER: {}, TRANSFER_ID: "a" * 32,
+                                              FOR_DECODE: True, key: value}):
+                    with suppress(ValueError):
+                        read(params)

@@ -25,6 +25,7 @@ from vllm.entrypoints.serve.engine.protocol import ModelCard, ModelList, UsageIn
 
 from examples.vllm_servers.first_token import DONE, GOES_ON, PATH, fits
 from examples.vllm_servers.proxy import Proxy
+from tests.fuzz.test_arguments import ODD
 
 ASKED = {"model": "m", "prompt": "how many", "max_tokens": 4, "stream": True, "temperature": 0}
 TEXTS = " one", " two", " three"  # the first is prefill's
@@ -218,3 +219,15 @@ def test_requests_for_which_it_would_make_a_difference_go_the_other_way(
     assert fits(PATH, ASKED)
     assert not fits(PATH, {**ASKED, **more})
     assert not fits("/v1/chat/completions", ASKED)
+
+
+def test_an_odd_value_in_a_body_is_answered_the_other_way_or_fits() -> None:
+    """vLLM refuses it by name then. Seen red where the token ids were not checked."""
+    right: dict[str, Any] = {"prompt": [1, 2], "max_tokens": 2, "stream": True}
+    assert fits(PATH, right)
+    for value in ODD.values():
+        assert not fits(PATH, {**right, "stream": value}) or value is True
+        assert not fits(PATH, {**right, "max_tokens": value}) or type(value) is int
+        if fits(PATH, {**right, "prompt": value}):
+            assert isinstance(value, str) or all(type(one) is int for one in value)
+        assert fits(PATH, {**right, "stream_options": value}) is isinstance(value, dict | None)
