@@ -17,8 +17,9 @@ import pytest
 from pdproto.check.mutate.edits import EditKind, Mutant
 from pdproto.check.mutate.own_rows import own_mutants
 from pdproto.check.mutate.processes import Load, Names, chosen, known_trials
-from pdproto.check.mutate.trials import MutantOutcome, Trials, searches
+from pdproto.check.mutate.trials import Trials, searches
 from pdproto.check.prove.subject import ProofSubject
+from pdproto.check.report.mutants import LEFT
 from pdproto.cli.systems import as_written, expected, handover, parts_of
 from tests import tonight
 
@@ -45,10 +46,10 @@ def trials(names: Names, load: Load, most: tuple[int, int]) -> Trials:
 
 
 def left(names: Names, edits: Sequence[Mutant], load: Load = as_written) -> Iterator[Mutant]:
-    """Those of these edits that nothing notices."""
+    """Those of these edits that nothing notices, or of which a search reached its limit."""
     small, every = (trials(names, load, most) for most in (SMALL, ALL))
     for edit in edits:
-        if all(one.judged(edit).outcome is MutantOutcome.SURVIVED for one in (small, every)):
+        if all(one.judged(edit).outcome in LEFT for one in (small, every)):
             yield edit
 
 
