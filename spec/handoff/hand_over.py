@@ -102,7 +102,7 @@ HAND_OVER: Final = System(
         OnRow("rule_3_decode_takes_once", "take", decode(d) == Decode.WAITING),
         OnRow("rule_3_decode_fails_once", "decode_fails", decode(d) == Decode.WAITING),
         Sometimes("it_is_taken", decode(d) == Decode.TAKEN),
-        Sometimes("what_prefill_has_sent_is_taken", all_of(
+        Sometimes("a_sent_kv_is_taken", all_of(
             feeds(p, d), prefill(p) == Prefill.SENT, decode(d) == Decode.TAKEN)),
         Sometimes("both_know_that_it_is_not", all_of(
             decode(d) == Decode.FAILED, prefill(p) == Prefill.FAILED)),

@@ -179,15 +179,14 @@ class TestRefusals:
     """Every usage error is one line that names the cause and the fix, and exit status 2."""
 
     @pytest.mark.parametrize(
-        "size", ["0", "-1", "2.5", "", "x", "1e3", "+3", " 3", "\N{ARABIC-INDIC DIGIT THREE}",
-                 "9" * 5_000],
-    )  # fmt: skip
+        "size", ["0", "-1", "2.5", "", "x", "1e3", "+3", " 3", "\N{ARABIC-INDIC DIGIT THREE}"],
+    )
     def test_sizes_are_whole_numbers(self, capsys: Output, size: str) -> None:
         line = refusal(capsys, "check", "page.py:SYSTEM", "--size", f"Worker={size}")
         assert line == f"--size Worker=N: want a whole number of at least 1, not {size[:40]!r}"
 
     @pytest.mark.parametrize("option", ["--workers", "--max-states"])
-    @pytest.mark.parametrize("number", ["0", "x", "2.5", "9" * 5_000])
+    @pytest.mark.parametrize("number", ["0", "x", "2.5"])
     def test_so_are_counts(self, capsys: Output, option: str, number: str) -> None:
         line = refusal(capsys, "check", option, number)
         assert line.startswith(f"argument {option}: want a whole number of at least 1, not ")

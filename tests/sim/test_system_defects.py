@@ -52,7 +52,7 @@ SEEDS: Final = {
     "abort-in-quarantine": 2396, "met-by-any": 1123, "queue-timeout-unmet": 0,
     "group-free": 664, "empty-before-confirmed": 31, "O6": 3,
     "O6-forced": 23, "I1": 7238, "I2": 87,
-    "keep-ends-under-a-read": 1, "keep-without-a-clock": 45, "keep-without-a-bound": 1427,
+    "keep-ends-under-a-read": 2, "keep-without-a-clock": 45, "keep-without-a-bound": 3420,
     "keep-loses-a-place": 11, "keep-waits-after-the-end": 5, "keep-serves-another-prompt": 0,
     "keep-refuses-in-silence": 5,
     "ended-waits-for-a-clock": 1, "ended-refuses-what-is-computed-again": 0,
