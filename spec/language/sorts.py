@@ -89,7 +89,7 @@ class Sort(Bindable):
         given: object = name
         if not isinstance(given, str) or not given.isidentifier():
             one = "" if not isinstance(given, int) else (
-                f"; element {given} alone is where a relation holds that has no other: "
+                f"; to speak of element {given}, declare a relation that holds for it alone: "
                 f"Rigid('chosen', p, given=lambda sizes: {{({given},)}})")
             raise SpecError(here(), f"variable {name!r}: want an identifier such as 'p'{one}")
         self.name: Final = name

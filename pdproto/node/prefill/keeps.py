@@ -62,7 +62,7 @@ class Kept:
 
     first: the sender of the first leg. pages: how many it has. watcher: see Handle.watch, for each
     leg. on_over: called in the loop when its pages are free. legs: those that have asked, and have
-    not ended. reason: why no leg has come to the first sender. timer: the clock that has ended the
+    not ended. reason: why the room has served no leg yet. timer: the clock that has ended the
     room.
     """
 
@@ -167,6 +167,8 @@ class Keeps:
         if step is None:
             return
         is_served = any(message is tables.served for message, _ in step.sent)
+        if is_served:
+            kept.reason = ""
         if is_served and leg is not kept.first:
             leg.watchers = (partial(kept.watcher, leg), *leg.watchers)
         if leg is not kept.first:
