@@ -116,9 +116,9 @@ def test_a_turn_does_a_part_of_what_a_loss_or_a_drain_is_about(
     loss: Callable[[Open], ByHand], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A drain looked at all hand-overs in one turn, and so did the clock of cancelled waits."""
+    calls = Calls(monkeypatch)  # it stands still until turns are counted, on any machine
     loss(Open(backlog.AT_ONCE + 1))  # tables compute their rows at their first event
     pair, most, turn = Open(AT_ONCE), 0, ByHand.turn
-    calls = Calls(monkeypatch)
 
     def counted(host: ByHand) -> None:
         nonlocal most
