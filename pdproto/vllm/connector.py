@@ -27,6 +27,7 @@ from vllm.distributed.kv_transfer.kv_connector.v1.base import (
 )
 from vllm.v1.request import RequestStatus
 
+from pdproto.vllm.ahead import look_ahead
 from pdproto.vllm.blocks import parts_of
 from pdproto.vllm.clients import tell_clients
 from pdproto.vllm.configuration import groups_of, layout_of, refuse, settings_of
@@ -111,6 +112,7 @@ class PdprotoConnector(KVConnectorBase_V1, SupportsHMA):
         if role is KVConnectorRole.WORKER:
             self._worker = Worker(settings, vllm_config, kv_cache_config, self._block_groups)
             return
+        look_ahead()
         if transfer.is_kv_producer:
             self._offering = OfferingScheduler(self._block_groups, layout, Seals(settings),
                                                self._groups_of, is_caching=bool(
@@ -135,6 +137,13 @@ class PdprotoConnector(KVConnectorBase_V1, SupportsHMA):
         return False
 
     # In the scheduler
+
+    def look_ahead(self, request: Any) -> None:
+        """Look at a request that the scheduler will get. In any thread (ahead.py)."""
+        if self._offering is not None:
+            self._offering.look_ahead(request)
+        if self._loading is not None:
+            self._loading.look_ahead(request)
 
     def set_xfer_handshake_metadata_pp_aware(
         self, metadata: Mapping[tuple[int, int], KVConnectorHandshakeMetadata]

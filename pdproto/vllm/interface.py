@@ -18,6 +18,8 @@ from vllm.distributed.parallel_state import get_pp_group, get_tp_group
 from vllm.utils.network_utils import get_ip
 from vllm.v1.core.block_pool import BlockPool
 from vllm.v1.core.sched.output import CachedRequestData, NewRequestData, SchedulerOutput
+from vllm.v1.core.sched.scheduler import Scheduler
+from vllm.v1.engine.core import EngineCore
 from vllm.v1.kv_cache_interface import (
     ChunkedLocalAttentionSpec,
     FullAttentionSpec,
@@ -39,6 +41,7 @@ READ: Final[Mapping[Any, tuple[str, ...]]] = {  # names, by vLLM's class, that o
     BlockPool: ("blocks", "free_blocks", "touch"),
     CacheConfig: ("cache_dtype", "enable_prefix_caching"),
     CachedRequestData: ("new_block_ids", "num_computed_tokens", "req_ids", "resumed_req_ids"),
+    EngineCore: ("preprocess_add_request", "scheduler"),
     KVCacheConfig: ("transfer_group_ids", "transfer_groups"),
     KVConnectorFactory: ("register_connector",),
     KVConnectorOutput: ("finished_sending", "kv_connector_worker_meta"),
@@ -50,7 +53,8 @@ READ: Final[Mapping[Any, tuple[str, ...]]] = {  # names, by vLLM's class, that o
                      "pipeline_parallel_size", "prefill_context_parallel_size"),
     Request: ("_all_token_ids", "cache_salt", "kv_transfer_params", "lora_request", "max_tokens",
               "mm_features", "num_prompt_tokens", "prompt_embeds", "prompt_token_ids", "request_id",
-              "status"),
+              "resumable", "status"),
+    Scheduler: ("get_kv_connector",),
     SchedulerOutput: ("has_sync_kv_loads", "num_scheduled_tokens", "scheduled_cached_reqs",
                       "scheduled_new_reqs"),
 }

@@ -25,6 +25,7 @@ from pdproto.spec.handoff.poll import KVPoll
 from pdproto.spec.handoff.roles import Life
 from pdproto.transport.nodes import DecodeNode
 from pdproto.vllm import ranks
+from pdproto.vllm.ahead import found
 from pdproto.vllm.blocks import LayerGroup, carried, has_what_is_needed, runs, wanted
 from pdproto.vllm.early import TRANSFER_ID, introduction_in, room_in
 from pdproto.vllm.layout import Layout, misfit
@@ -75,6 +76,11 @@ class LoadingScheduler:
         self._unannounced = 0
         self._is_told = False
 
+    def look_ahead(self, request: Any) -> None:
+        """Compare what prefill has computed with the prompt, and check seals. In any thread."""
+        if (request.kv_transfer_params or {}).get(FROM_PREFILL):
+            found(request, self._examined)
+
     def arrived(self, request: Any, orders: Orders) -> None:
         """Note a request that has come. It may have to wait for blocks."""
         params = request.kv_transfer_params or {}
@@ -82,15 +88,19 @@ class LoadingScheduler:
             if not params.get(FOR_DECODE):
                 self._note_unannounced(request)
             return
+        begin, self._expected[request.request_id] = found(request, self._examined)
+        if begin is not None:
+            orders.begin.append(begin)
+
+    def _examined(self, request: Any) -> tuple[Begin | None, Expected]:
+        """What is done about a request, in so far as it says it itself. Changes nothing."""
+        params = request.kv_transfer_params
         tokens = carried(self._groups, request.num_prompt_tokens)
         try:
-            begin, expected = (self._drawn_by_proxy(params, request, tokens)
-                               if TRANSFER_ID in params else self._offered(params, request, tokens))
+            return (self._drawn_by_proxy(params, request, tokens)
+                    if TRANSFER_ID in params else self._offered(params, request, tokens))
         except ValueError as error:
-            self._expected[request.request_id] = Expected(tokens, None, str(error))
-            return
-        orders.begin.append(begin)
-        self._expected[request.request_id] = expected
+            return None, Expected(tokens, None, str(error))
 
     def _offered(
         self, params: Mapping[str, Any], request: Any, tokens: int

@@ -19,6 +19,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from pdproto.vllm.ahead import found
 from pdproto.vllm.blocks import NULL_BLOCK, LayerGroup, carried, firsts, held
 from pdproto.vllm.early import (
     TRANSFER_ID,
@@ -88,6 +89,12 @@ class OfferingScheduler:
         self._drawn: Final = DrawnRooms()
         self._requests: Final[dict[str, AtPrefill]] = {}
 
+    @staticmethod
+    def look_ahead(request: Any) -> None:
+        """Find what will be said of the prompt. In any thread."""
+        if (request.kv_transfer_params or {}).get(FOR_DECODE):
+            found(request, prompt_of)
+
     def arrived(self, request: Any, orders: Orders) -> None:
         """Note a request whose KV cache decode gets, and open the room that a proxy has drawn."""
         if not (request.kv_transfer_params or {}).get(FOR_DECODE):
@@ -97,7 +104,7 @@ class OfferingScheduler:
         if one.problem is not None:
             log.warning("request %s is not handed over: %s", name, one.problem)
         elif one.early is not None:
-            one.room, one.prompt = one.early, one.prompt or prompt_of(request)
+            one.room, one.prompt = one.early, one.prompt or found(request, prompt_of)
             request.max_tokens, one.is_last = 1, True
             orders.open.append(OpenRoom(name, one.early, one.tokens, name_of(one.prompt)))
 
@@ -117,7 +124,7 @@ class OfferingScheduler:
         except ValueError as error:
             problem = str(error)
         if 0 < kept < asked:
-            prompt = prompt_of(request)
+            prompt = found(request, prompt_of)
             shorten(request, asked - kept)
         return AtPrefill(asked, request.num_prompt_tokens, early, request.max_tokens == 1, prompt,
                         granted=[0] * len(self._groups), problem=problem)
@@ -222,7 +229,7 @@ class OfferingScheduler:
         if one.early is None:
             answer = self._seals.sealed(Offer(
                 VERSION, str(one.room), one.asked, one.tokens, starts, ranks, dict(self._layout),
-                dict(one.prompt or prompt_of(request)))).params()
+                dict(one.prompt or found(request, prompt_of)))).params()
         if is_continued(params):
             answer[GOES_ON] = True
         if wants_introduction(params):

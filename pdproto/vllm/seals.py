@@ -12,9 +12,8 @@ Rule 2: without keys, an offer that names an address beyond this host is refused
 Rule 3: an offer of ranks that listen on the loopback interface of another host is refused: decode
         would call its own.
 
-Decode's scheduler checks a seal in its own thread: in some microseconds by a secret, in about 0.1
-ms by a member's key (tests/bench/bench_prompts.py). The check of a signature holds the lock of the
-interpreter, so another thread would not free the scheduler, and vLLM would ask a step later.
+A seal takes some microseconds to check by a secret, and about 0.1 ms by a member's key. vLLM's
+thread that reads requests does it, beside the scheduler's (ahead.py; tests/bench/bench_prompts.py).
 """
 
 import hmac

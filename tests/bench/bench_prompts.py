@@ -5,7 +5,8 @@ its two parts: the bytes of the tokens, and their digest. No part can be left ou
 number is an object, so no way to its bytes takes less than half of the whole: `struct` and
 `array("I")` take 0.75 and 0.82 of the time of msgpack, `marshal` 1.2, NumPy 2.3 and more.
 
-Then what it costs decode to check the seal of an offer (pdproto/vllm/seals.py).
+Then what it costs decode to check the seal of an offer (pdproto/vllm/seals.py), and what either
+costs vLLM's scheduler, which finds it done (pdproto/vllm/ahead.py).
 """
 
 import random
@@ -22,6 +23,7 @@ import msgspec
 from pdproto.items.prompts import name_of
 from pdproto.transport.keys import new_secret, write_members
 from pdproto.transport.settings import Settings
+from pdproto.vllm.ahead import found
 from pdproto.vllm.offer import VERSION, Offer, offer_in
 from pdproto.vllm.prompts import prompt_of
 from pdproto.vllm.seals import Seals
@@ -50,6 +52,7 @@ def main(*_: Any) -> int:
         ("under vLLM", lambda: prompt_of(asked)),
         ("  of it: bytes of a list", lambda: msgspec.msgpack.encode(tokens)),
         ("  of it: SHA-256 of them", lambda: sha256(encoded).digest()),
+        ("  in vLLM's scheduler", lambda: found(asked, prompt_of)),
     ):
         print(f"{what:26} {fastest(function):6.1f} us for {TOKENS:,} tokens", flush=True)  # noqa: T201 - this is a command
     for what, seals in sealing():

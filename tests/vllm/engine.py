@@ -40,6 +40,8 @@ from vllm.v1.core.kv_cache_utils import (
     resolve_kv_cache_block_sizes,
 )
 from vllm.v1.core.sched.scheduler import Scheduler
+from vllm.v1.engine import EngineCoreRequest
+from vllm.v1.engine.core import EngineCore
 from vllm.v1.kv_cache_interface import (
     ChunkedLocalAttentionSpec,
     KVCacheConfig,
@@ -227,13 +229,19 @@ class Engine:
         sampling = SamplingParams(
             max_tokens=new, ignore_eos=True, temperature=0,
             extra_args=None if params is None else {"kv_transfer_params": dict(params)})
-        request = self.requests[name] = Request(name, list(prompt), sampling, None,
-                                                block_hasher=self._hasher,
-                                                abort_immediately=refused)
+        request = self.requests[name] = self.made(EngineCoreRequest(
+            name, list(prompt), None, sampling, None, 0.0, None, None, None,
+            abort_immediately=refused))
         self.scheduler.add_request(request)
         self.answers[name] = []
         if refused:
             self.abort(name)
+
+    def made(self, told: EngineCoreRequest) -> Request:
+        """As the thread that reads requests makes it."""
+        core = SimpleNamespace(scheduler=self.scheduler, mm_receiver_cache=None,
+                               request_block_hasher=self._hasher)
+        return EngineCore.preprocess_add_request(core, told)[0]
 
     def abort(self, name: str) -> None:
         self.scheduler.finish_requests([name], RequestStatus.FINISHED_ABORTED)

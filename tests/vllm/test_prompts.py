@@ -1,8 +1,11 @@
 """Decode loads the KV cache of its own prompt, or none: vLLM's own requests and scheduler."""
 
 import re
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from pathlib import Path
+from threading import current_thread
 from typing import Any
 
 import pytest
@@ -17,7 +20,9 @@ from vllm.lora.request import LoRARequest
 from vllm.multimodal.inputs import MultiModalFeatureSpec, PlaceholderRange
 from vllm.v1.request import Request
 
+from pdproto.vllm import prompts
 from pdproto.vllm.prompts import other_prompt, prompt_of
+from pdproto.vllm.seals import Seals
 from tests.vllm import pair as halves
 from tests.vllm.engine import Engine, Servers
 from tests.vllm.test_scheduler import NEW, check, prompt
@@ -101,6 +106,39 @@ def test_the_kv_cache_of_another_prompt_is_loaded_by_nobody(
     servers.decode.add("later", asked, NEW)
     servers.until(lambda: "later" in servers.decode.ends)
     check(servers, "later", asked)
+
+
+@pytest.mark.parametrize("multi", [False, True])
+@pytest.mark.parametrize("drawn", [False, True])
+def test_the_schedulers_thread_makes_no_digest_of_a_prompt_and_checks_no_seal(
+    closing: ExitStack, folder: Path, monkeypatch: pytest.MonkeyPatch, *, multi: bool, drawn: bool
+) -> None:
+    """vLLM's thread that reads requests does. drawn: the proxy draws the room.
+
+    Seen red without the wrap of vLLM's engine, and with a `found` that keeps nothing.
+    """
+    reader = closing.enter_context(ThreadPoolExecutor(1, "reader"))
+    by: dict[str, set[str]] = {"a digest": set(), "a seal": set()}
+
+    def noted(what: str, its: Callable[..., Any]) -> Callable[..., Any]:
+        def call(*given: Any) -> Any:
+            by[what].add(current_thread().name)
+            return its(*given)
+        return call
+
+    monkeypatch.setattr(prompts, "_digest", noted("a digest", prompts._digest))
+    monkeypatch.setattr(Seals, "doubt", noted("a seal", Seals.doubt))
+    monkeypatch.setattr(Engine, "made", lambda of, told, its=Engine.made: reader.submit(
+        its, of, told).result())
+    servers = Servers(Engine(closing, folder, "kv_producer", multi=multi),
+                      Engine(closing, folder, "kv_consumer", multi=multi))
+    if drawn:
+        servers.begin("r", prompt(1), NEW)
+    else:
+        servers.serve("r", prompt(1), NEW)
+    servers.until(lambda: "r" in servers.decode.ends)
+    assert servers.decode.loaded == 100
+    assert by == {"a digest": {"reader_0"}, "a seal": {"reader_0"}}
 
 
 def test_the_request_of_tests_without_vllm_has_the_fields_of_vllms() -> None:

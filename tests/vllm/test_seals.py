@@ -134,6 +134,23 @@ def test_without_keys_no_address_beyond_this_host_is_called(endpoint: str) -> No
     assert Seals(Settings(insecure=True)).doubt(offer(BEYOND)) is None
 
 
+@pytest.mark.parametrize(("endpoint", "without_keys"), [
+    (HERE, True), ("tcp://127.9.9.9:22", True), ("tcp://[::1]:1", True),
+    ("tcp://localhost:1", True), (BEYOND, False), ("tcp://0.0.0.0:1", False),
+    ("tcp://[::ffff:10.0.0.9]:1", False), ("tcp://127.0.0.1.example.com:1", False),
+    ("tcp://localhost@10.0.0.9:1", False)])
+def test_a_client_has_decode_call_its_own_host_only_and_only_without_keys(
+    endpoint: str, *, without_keys: bool
+) -> None:
+    """Seen red with a rule 2 that looks at the first rank only, and without the seal."""
+    for seals, called in ((SEALS, without_keys), (OURS, False)):
+        half, orders = LoadingScheduler(FULL, LAYOUT, seals), Orders()
+        half.arrived(request("r", 10, offer(endpoint).params()), orders)
+        half.arrived(request("s", 10, msgspec.structs.replace(offer(), ranks=[
+            (0, 0, "one/p", HERE), (0, 1, "one/q", endpoint)]).params()), orders)
+        assert [begin.request for begin in orders.begin] == ["r", "s"] * called
+
+
 def test_decode_calls_no_address_of_a_forged_offer() -> None:
     """Seen red without the seal: the order to introduce the request names the client's address."""
     half, orders = LoadingScheduler(FULL, LAYOUT, OURS), Orders()

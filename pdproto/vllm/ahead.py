@@ -1,0 +1,42 @@
+"""Has the connector look at a request before vLLM's scheduler gets it.
+
+vLLM makes each request in the thread that reads it from its front, beside that of the scheduler
+(EngineCore.preprocess_add_request). It has no call of a connector there: a connector hears of a
+request in the scheduler's thread, where each microsecond delays a step. So that method is wrapped.
+What it finds is in an attribute of the request; where there is none, the scheduler's half looks.
+"""
+
+from collections.abc import Callable
+from functools import wraps
+from typing import Any, Final, TypeVar
+
+from vllm.v1.engine.core import EngineCore
+
+FOUND: Final = "pdproto_found"
+Found = TypeVar("Found")
+
+
+def look_ahead() -> None:
+    """Have vLLM's engine call `look_ahead` of its connector. A second call does nothing."""
+    make = EngineCore.preprocess_add_request
+    if hasattr(make, "__wrapped__"):
+        return
+
+    @wraps(make)
+    def preprocess_add_request(core: Any, told: Any) -> tuple[Any, int]:
+        request, wave = make(core, told)
+        connector = core.scheduler.get_kv_connector()
+        for one in getattr(connector, "_connectors", (connector,)):  # of vLLM's MultiConnector
+            if (look := getattr(one, "look_ahead", None)) is not None and not request.resumable:
+                look(request)
+        return request, wave
+
+    EngineCore.preprocess_add_request = preprocess_add_request
+
+
+def found(request: Any, look: Callable[[Any], Found]) -> Found:
+    """What `look` finds of a request. It may have found it before, in another thread."""
+    known: dict[Callable[[Any], Found], Found] = request.__dict__.setdefault(FOUND, {})
+    if look not in known:
+        known[look] = look(request)
+    return known[look]
