@@ -48,18 +48,22 @@ STEP: Final = st.one_of(
     st.tuples(st.sampled_from(["open", "open", "leave", "leave", "give up", "die", "drain"]), PICK),
     st.tuples(st.sampled_from(["deliver"] * 4 + ["write", "rest", "rest", "lose"]), PICK))
 STEPS: Final = st.lists(STEP, min_size=2, max_size=30)
-RANKS: Final = st.sampled_from([(1, 1), (2, 1), (1, 2), (2, 2)])  # of prefill, and of each decode
+RANKS: Final = st.sampled_from([  # of prefill, of each decode; and data-parallel ones of prefill
+    (1, 1, 1), (2, 1, 1), (1, 2, 1), (2, 2, 1), (1, 1, 2), (2, 2, 2)])
 Step: TypeAlias = tuple[Any, ...]
-Run: TypeAlias = tuple[tuple[int, int], int, Sequence[Step]]
+Ranks: TypeAlias = tuple[int, int, int]
+Run: TypeAlias = tuple[Ranks, int, Sequence[Step]]
 
 
 @dataclass
 class Room:
-    """A request that prefill has computed. opened: by rank of prefill, and when. over: the ranks
-    that have given its pages back. given_up: by prefill.
+    """A request that a data-parallel rank of prefill has computed. ranks: the nodes of that rank.
+    opened: by which of them, and when. over: those that have given its pages back. given_up: by
+    prefill.
     """
 
     number: int
+    ranks: Sequence[str]
     opened: dict[str, float] = field(default_factory=dict)
     over: list[str] = field(default_factory=list)
     senders: list[Sender] = field(default_factory=list)
@@ -85,22 +89,24 @@ class Leg:
 
 
 class Servers(Network):
-    """A prefill server that keeps rooms, and decode servers. wrong: what must not be."""
+    """A prefill server that keeps rooms, and decode servers. Each data-parallel rank of prefill has
+    rooms of its own, as under vLLM. wrong: what must not be.
+    """
 
-    def __init__(self, sources: int, sinks: int, places: Places) -> None:
+    def __init__(self, sources: int, sinks: int, data_ranks: int, places: Places) -> None:
         super().__init__()
         self.fabric: Final = Fabric()
         self.prefills: Final[dict[str, Prefill]] = {}
         self.decodes: Final[list[dict[str, Decode]]] = []
-        self.rooms: Final[list[Room]] = [Room(7), Room(8)]
+        ranks = [[f"p{data}.{number}" for number in range(sources)] for data in range(data_ranks)]
+        self.rooms: Final[list[Room]] = [Room(7, ranks[0]), Room(8, ranks[-1])]
         self.legs: Final[list[Leg]] = []
         self.wrong: Final[list[str]] = []
         self.drains = False
         self._sinks: Final = sinks
         self._places: Final = places.number
         self._numbers: Final = count()
-        for number in range(sources):
-            name = f"p{number}"
+        for number, name in enumerate(name for names in ranks for name in names):
             path = SourceDataPath(name, self.fabric, at_once=False)
             self.prefills[name] = Prefill(name, path, link=LINK, incarnation=10 + number,
                                           waits=NO_LONG_CLOCK, places=places)
@@ -124,7 +130,7 @@ class Servers(Network):
             case "leg":
                 self.ask(room, pick // 2 % len(self.decodes), *of)
             case "open":
-                self.open(room, sorted(self.prefills)[pick // 2 % len(self.prefills)])
+                self.open(room, room.ranks[pick // 2 % len(room.ranks)])
             case "leave" if self.legs:
                 self.leave(self.legs[pick % len(self.legs)])
             case "give up":
@@ -151,7 +157,7 @@ class Servers(Network):
     def ask(self, room: Room, server: int, prompt: bytes) -> Leg:
         nodes = self.decodes[server]
         first = 3 * len(self.legs)
-        ranks = [node.open(room.number, {name: name for name in self.prefills},
+        ranks = [node.open(room.number, {name: name for name in room.ranks},
                            sinks=tuple(nodes), prompt=prompt, pages=range(first, first + 3),
                            slot=len(self.legs))
                  for node in nodes.values()]
@@ -176,7 +182,8 @@ class Servers(Network):
 
     def _note_over(self, room: Room, name: str) -> None:
         room.over.append(name)
-        path, is_short = self.prefills[name].data_path, self._places < len(self.rooms)
+        path = self.prefills[name].data_path
+        is_short = self._places < sum(name in one.ranks for one in self.rooms)
         assert isinstance(path, SourceDataPath)
         if any(life.room == room.number for _, life, *_ in path.under_way):
             self.wrong.append(f"pages of room {room.number} are free while {name} reads")
@@ -251,7 +258,7 @@ class Servers(Network):
     def end(self) -> None:
         """Raises AssertionError."""
         for room in self.rooms:
-            for name in self.prefills if room.opened else ():
+            for name in room.ranks if room.opened else ():
                 self.open(room, name)
         self.rest(SOON_S / 2)
         self._check_legs()
@@ -266,7 +273,7 @@ class Servers(Network):
         self.rest(SOON_S)
         for room in self.rooms:
             over = sorted(room.over)
-            assert over == sorted(self.prefills if room.opened else ()), \
+            assert over == sorted(room.ranks if room.opened else ()), \
                 f"pages of room {room.number} are given back by {over}"
         for name, node in self.prefills.items():
             assert node.keeps._legs == 0, f"{name} counts legs"
@@ -295,7 +302,7 @@ class Servers(Network):
                     or (leg.prompt == B and "two prompts" in (one.failure or "")))
 
 
-def run(ranks: tuple[int, int], places: int, steps: Sequence[Step]) -> None:
+def run(ranks: Ranks, places: int, steps: Sequence[Step]) -> None:
     """Take these steps, and then end everything. Raises AssertionError."""
     servers = Servers(*ranks, Places(places, 3))
     for step in steps:
@@ -306,7 +313,7 @@ def run(ranks: tuple[int, int], places: int, steps: Sequence[Step]) -> None:
 @runs(40, nightly=4_000)
 @given(ranks=RANKS, places=st.sampled_from([0, 1, 2, 2]), steps=STEPS)
 def test_prefill_has_its_pages_again_whatever_decode_does(
-    ranks: tuple[int, int], places: int, steps: list[Step]
+    ranks: Ranks, places: int, steps: list[Step]
 ) -> None:
     run(ranks, places, steps)
 
@@ -326,18 +333,18 @@ def refuse_all(of: Binding, _why: str) -> None:
         of.rooms.forget_life(of._endpoints.life(early.endpoint))
 
 
-ENDED_EARLY: Final = ((1, 1), 2, [("leg", 0, A), ("rest", 0), ("leave", 0), ("rest", 0),
+ENDED_EARLY: Final = ((1, 1, 1), 2, [("leg", 0, A), ("rest", 0), ("leave", 0), ("rest", 0),
                                   ("open", 0)])
-DRAINED: Final = ((1, 1), 2, [*ENDED_EARLY[2], ("drain", 0)])
-NAMED_ALONE: Final = ((1, 1), 2, [("leg", 2, A), ("leg", 2, A), ("lose", 0), ("die", 3),
+DRAINED: Final = ((1, 1, 2), 2, [*ENDED_EARLY[2], ("drain", 0)])
+NAMED_ALONE: Final = ((1, 1, 1), 2, [("leg", 2, A), ("leg", 2, A), ("lose", 0), ("die", 3),
                                   ("rest", 0), ("open", 0)])
-OTHER_EARLY: Final = ((2, 1), 2, [("open", 2), ("leg", 0, B), ("rest", 0)])  # to one of two ranks
+OTHER_EARLY: Final = ((2, 1, 2), 2, [("open", 2), ("leg", 0, B), ("rest", 0)])  # to one of two
 
 
 @pytest.mark.parametrize(("found", "place", "name", "defect", "told"), [
     (ENDED_EARLY, keeps, "Sending", SimpleNamespace(FAILED=None), "pages of room 7"),
-    (ENDED_EARLY, keeps.Keeps, "_pass_by", lambda *_: None, "p0 has not kept room 7"),
-    (OTHER_EARLY, keeps.Keeps, "_pass_by", lambda *_: None, "p0 has not kept room 7"),
+    (ENDED_EARLY, keeps.Keeps, "_pass_by", lambda *_: None, "p0.0 has not kept room 7"),
+    (OTHER_EARLY, keeps.Keeps, "_pass_by", lambda *_: None, "p0.0 has not kept room 7"),
     (NAMED_ALONE, Binding, "meet_earlier", name_alone, "pages of room 7"),
     (DRAINED, Binding, "_refuse_early", refuse_all, "pages of room 7"),
 ], ids=["an ended leg is served", "an ended leg ends its room", "another prompt ends a room",
