@@ -38,6 +38,7 @@ pytestmark = [
 
 SILENT_S: Final = 6.0  # more than waits.store_silent
 RANKS: Final = 4
+ETCDCTL: Final = shutil.which("etcdctl")
 
 
 def free_port() -> int:
@@ -53,24 +54,52 @@ class Member:
         self.url = f"http://127.0.0.1:{free_port()}"
         names = ",".join(f"m{i}={url}" for i, url in enumerate(peers))
         self._data = folder / f"m{number}"
-        self._line = [
-            "etcd", "--name", f"m{number}", "--data-dir", str(self._data),
-            "--listen-client-urls", self.url, "--advertise-client-urls", self.url,
-            "--listen-peer-urls", peers[number], "--initial-advertise-peer-urls", peers[number],
-            "--initial-cluster", names, "--log-level", "error"]
+        self._backup = folder / f"m{number}.backup"
+        self._identity = ["--name", f"m{number}", "--data-dir", str(self._data),
+                          "--initial-advertise-peer-urls", peers[number],
+                          "--initial-cluster", names]
+        self._line = ["etcd", *self._identity, "--listen-client-urls", self.url,
+                      "--advertise-client-urls", self.url, "--listen-peer-urls", peers[number],
+                      "--log-level", "error"]
         self.process = self._start()
 
     def _start(self) -> subprocess.Popen[bytes]:
         return subprocess.Popen(
             self._line, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 
-    def lose_all(self) -> None:
-        """Come back with an empty disk."""
+    @contextmanager
+    def stopped(self) -> Iterator[None]:
         self.process.kill()
         self.process.wait(PATIENCE_S)
-        shutil.rmtree(self._data)
+        yield
         self.process = self._start()
         until(self.is_leading, "etcd does not come back")
+
+    def lose_all(self) -> None:
+        """Come back with an empty disk."""
+        with self.stopped():
+            shutil.rmtree(self._data)
+
+    def save(self) -> None:
+        """Write a backup by etcd's own tool, or copy the disk where that is not installed."""
+        if ETCDCTL is not None:
+            self._tool("snapshot", "save", self._backup)
+        else:
+            with self.stopped():
+                shutil.copytree(self._data, self._backup)
+
+    def restore(self) -> None:
+        """Come back with the backup."""
+        with self.stopped():
+            shutil.rmtree(self._data)
+            if ETCDCTL is not None:
+                self._tool("snapshot", "restore", self._backup, *self._identity)
+            else:
+                shutil.copytree(self._backup, self._data)
+
+    def _tool(self, *words: str | Path) -> None:
+        subprocess.run([str(ETCDCTL), "--endpoints", self.url, *words], check=True,
+                       env={"ETCDCTL_API": "3"}, capture_output=True, timeout=PATIENCE_S)
 
     def status(self) -> dict[str, Any]:
         answer = requests.post(f"{self.url}/v3/maintenance/status", json={}, timeout=2.0)
@@ -340,6 +369,49 @@ def test_registries_go_on_when_etcd_has_lost_its_data(tmp_path: Path, revisions:
         for client in clients:
             opened.callback(client.close)
         until(lambda: all(map(is_complete, clients)), "the ranks are not listed again")
+        assert len({str(client.look_up_all()) for client in clients}) == 1
+
+
+@pytest.mark.parametrize("revisions", [0, pytest.param(1_400, marks=pytest.mark.nightly)])
+def test_registries_go_on_when_etcd_is_restored_from_a_backup(
+    tmp_path: Path, revisions: int
+) -> None:
+    """One registry stands still meanwhile, so it goes on with what it knew of the newer store. A
+    rank that has been started anew since the backup is listed by its new run.
+    """
+    with ExitStack() as opened:
+        [member] = opened.enter_context(etcd(tmp_path, 1))
+        two = [opened.enter_context(registry(member.url)) for _ in range(2)]
+        clients = [RegistryClient(address) for address, _ in two]
+
+        def begin(rank: int, run: int) -> Registrar:
+            keeping = Registrar(",".join(address for address, _ in two),
+                                prefill(rank, of=2, run=run), sign_of_life_s=0.5, retry_s=0.2)
+            keeping.start()
+            opened.callback(keeping.stop, goodbye=False)
+            return keeping
+
+        def runs() -> list[list[int | None]]:
+            return [[one.address.incarnation for one in client.look_up_all().ranks]
+                    if is_complete(client) else [] for client in clients]
+
+        begin(0, 1)
+        older = begin(1, 1)
+        until(lambda: runs() == [[1, 1]] * 2, "the ranks are not listed")
+        member.save()
+        older.stop(goodbye=False)
+        begin(1, 2)
+        until(lambda: runs() == [[1, 2]] * 2, "the new run is not listed")
+        fill(member, 100)
+        two[0][1].send_signal(signal.SIGSTOP)
+        member.restore()
+        fill(member, revisions)
+        two[0][1].send_signal(signal.SIGCONT)
+        later, _ = opened.enter_context(registry(member.url))
+        clients.append(RegistryClient(later))
+        for client in clients:
+            opened.callback(client.close)
+        until(lambda: runs() == [[1, 2]] * 3, lambda: f"listed: {runs()}")
         assert len({str(client.look_up_all()) for client in clients}) == 1
 
 

@@ -143,8 +143,8 @@ def test_a_client_has_decode_call_its_own_host_only_and_only_without_keys(
     endpoint: str, *, without_keys: bool
 ) -> None:
     """Seen red with a rule 2 that looks at the first rank only, and without the seal."""
-    for seals, called in ((SEALS, without_keys), (OURS, False)):
-        half, orders = LoadingScheduler(FULL, LAYOUT, seals), Orders()
+    for believes, called in ((SEALS, without_keys), (OURS, False)):
+        half, orders = LoadingScheduler(FULL, LAYOUT, believes), Orders()
         half.arrived(request("r", 10, offer(endpoint).params()), orders)
         half.arrived(request("s", 10, msgspec.structs.replace(offer(), ranks=[
             (0, 0, "one/p", HERE), (0, 1, "one/q", endpoint)]).params()), orders)
