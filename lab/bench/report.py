@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
-import sys
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
+
+from lab.files import naming
+from pdproto.cli.options import STANDARD_OUTPUT, write
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,10 +112,11 @@ def publish(
 ) -> None:
     """Print the tables, and write the given files."""
     text = markdown(results)
-    sys.stdout.write(text)
+    write(text, STANDARD_OUTPUT)
     if markdown_file is not None:
-        markdown_file.write_text(text)
+        write(text, str(markdown_file))
     if json_file is not None:
-        json_file.write_text(json.dumps(asdict(results), indent=1) + "\n")
+        write(json.dumps(asdict(results), indent=1) + "\n", str(json_file))
     if plot_file is not None:
-        _draw(results, plot_file)
+        with naming(plot_file):
+            _draw(results, plot_file)

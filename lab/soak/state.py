@@ -11,6 +11,7 @@ from typing import Final
 import msgspec
 from msgspec import Struct
 
+from lab.files import naming
 from lab.soak.books import Totals
 from lab.soak.memory import Growth
 from pdproto import __version__
@@ -158,10 +159,13 @@ def _told(value: object) -> str:
 
 
 def save(path: Path, state: SoakState) -> None:
-    """Write the state, never only in part, also when the machine stops."""
+    """Write the state, never only in part, also when the machine stops. Raises OSError."""
     partial = path.with_name(f"{path.name}.partial")
-    with partial.open("wb") as file:
-        file.write(msgspec.json.format(msgspec.json.encode(state)) + b"\n")
-        file.flush()
-        os.fsync(file.fileno())
-    partial.replace(path)
+    try:
+        with naming(path), partial.open("wb") as file:
+            file.write(msgspec.json.format(msgspec.json.encode(state)) + b"\n")
+            file.flush()
+            os.fsync(file.fileno())
+        partial.replace(path)
+    finally:
+        partial.unlink(missing_ok=True)

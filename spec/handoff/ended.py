@@ -40,6 +40,7 @@ from pdproto.spec.language import (
     all_of,
     any_of,
     auto,
+    exists,
     forall,
     implies,
 )
@@ -68,6 +69,7 @@ leg = Machine("leg", h)
 once = Rigid("once", h)  # rule 1
 came = rooms.relation("came", Use)  # the request of prefill
 runs = rooms.relation("runs", Use, AskedRoom)  # it has not ended
+had = rooms.relation("had", AskedRoom, Use)  # the request ran in the room, and has ended
 taken = rooms.relation("taken", Use)  # it has a leg
 ended = rooms.relation("ended", AskedRoom)  # a request of the room and prompt has
 waits = rooms.relation("waits", Life, AskedRoom)  # the leg has asked, and has no answer
@@ -96,7 +98,7 @@ ROOMS: Final = Table(rooms, rows=(
         do=[*ANSWER, taken(u).to(True)], send=[served(h)], fair=True,
         why="the tables of binding choose the request"),
     Row("end_request", on=Call("end_request", u, room), when=runs(u, room),
-        do=[runs(u, room).to(False), ended(room).to(True)], fair=True,
+        do=[runs(u, room).to(False), had(room, u).to(True), ended(room).to(True)], fair=True,
         why="well or not: its pages are free, and nobody sends them"),
     Row("refuse_ended", choose=(h, room), when=[waits(h, room), once(h), ended(room), NONE_RUNS],
         do=ANSWER, send=[refused(h)],
@@ -130,8 +132,15 @@ PROPERTIES: Final = (
     OnRow("only_a_request_that_runs_ends", "end_request", runs(u, room),
           why="a room ends by a request of its own"),
     Always("a_request_that_runs_has_come", implies(runs(u, room), came(u))),
+    Always("a_request_runs_until_it_ends",
+           implies(came(u), exists(room, any_of(runs(u, room), had(room, u)))),
+           why="the end of one request ends no other one, which may have a leg to serve"),
+    Always("a_request_that_has_ended_runs_no_more", implies(had(room, u), ~runs(u, other))),
+    Always("a_room_that_has_ended_had_a_request", implies(ended(room), exists(u, had(room, u))),
+           why="a leg of another room would be refused before its request comes"),
     Always("a_request_is_of_one_room",
-           implies(all_of(runs(u, room), runs(u, other)), room.same(other))),
+           implies(all_of(any_of(runs(u, room), had(room, u)),
+                          any_of(runs(u, other), had(other, u))), room.same(other))),
     Always("a_leg_leaves_the_room_that_it_asked_for", implies(leave(h, room), ask(h, room))),
     LeadsTo("L2_a_leg_of_an_ended_room_is_told_at_once",
             all_of(waits(h, room), once(h), ended(room)),

@@ -83,6 +83,7 @@ keeping = keeper.function("keeping", Keeping, KeptRoom, edges={
 held = keeper.relation("held", KeptRoom)  # the pages of the room are given to nobody else
 reads = keeper.relation("reads", Life, KeptRoom)  # a leg reads them, or will
 answered = keeper.relation("answered", Life)
+has_read = keeper.relation("has_read", Life)  # it has read, and has ended
 place = keeper.function("place", KeptRoom, Slot)  # the room that has this place
 asking = leg.function("asking", AtLeg, edges={
     AtLeg.IDLE: (AtLeg.ASKING,), AtLeg.ASKING: (AtLeg.SERVED, AtLeg.REFUSED),
@@ -97,6 +98,7 @@ UNREAD: Final = forall(k, ~reads(k, room))
 HAS_NO_END: Final = keeping(room) == Keeping.OPEN
 NO_PLACE: Final = forall(m, place(m).is_set)
 END_READ: Final = Call("end_read", h, room)
+END: Final = (reads(h, room).to(False), has_read(h).to(True))
 PASS_BY: Final = Call("pass_by", room)
 LEAVE_PLACES: Final = (
     keeping(room).to(Keeping.CLOSING), each(m, place(m).clear(), where=place(m) == room))
@@ -118,13 +120,13 @@ KEEPER: Final = Table(keeper, rows=(
         why="the pages are given back: the router sends the whole request again, or decode "
             "computes it"),
     Row("keep", on=END_READ, choose=(m,), when=[reads(h, room), HAS_NO_END, place(m).unset],
-        do=[reads(h, room).to(False), keeping(room).to(Keeping.KEPT), place(m).to(room)], fair=True,
+        do=[*END, keeping(room).to(Keeping.KEPT), place(m).to(room)], fair=True,
         why="it has ended well or not: if its server has died, another one may ask"),
     Row("keep_not", on=END_READ, when=[reads(h, room), HAS_NO_END, NO_PLACE],
-        do=[reads(h, room).to(False), keeping(room).to(Keeping.CLOSING)], fair=True,
+        do=[*END, keeping(room).to(Keeping.CLOSING)], fair=True,
         why="the bound of the operator; with the bound 0 no room is kept"),
-    Row("note_end", on=END_READ, when=[reads(h, room), ~HAS_NO_END], do=[reads(h, room).to(False)],
-        fair=True, why="every leg ends"),
+    Row("note_end", on=END_READ, when=[reads(h, room), ~HAS_NO_END], do=END, fair=True,
+        why="every leg ends"),
     Row("keep_unread", on=PASS_BY, choose=(m,), when=[HAS_NO_END, UNREAD, place(m).unset],
         do=[keeping(room).to(Keeping.KEPT), place(m).to(room)],
         why="a leg has come to its sender that had ended before, or is of another prompt"),
@@ -167,6 +169,11 @@ PROPERTIES: Final = (
            why="otherwise vLLM would give the pages to another request under the read"),
     Always("S19_a_leg_reads_the_kv_of_its_prompt", implies(reads(h, room), of(h, room)),
            why="rule 4: its answer would be that to another prompt"),
+    Always("a_leg_reads_until_it_ends",
+           implies(all_of(served(h), ask(h, room)), any_of(reads(h, room), has_read(h))),
+           why="the end of one leg ends no other one, whose pages would be given back"),
+    Always("a_leg_that_has_ended_reads_no_more", implies(has_read(h), ~reads(h, room)),
+           why="its room would never be given back"),
     Always("a_kept_room_has_a_place",
            implies(keeping(room) == Keeping.KEPT, exists(m, place(m) == room)),
            why="rule 2: places bound what is kept"),

@@ -7,12 +7,15 @@ from pdproto.spec.handoff.ended import (
     answered,
     ask,
     asking,
+    came,
     h,
+    had,
     leave,
     other,
     refused,
     room,
     served,
+    u,
     waits,
 )
 from pdproto.spec.language import Always, all_of, any_of, implies
@@ -21,6 +24,7 @@ LEMMAS: Final = (
     Always("a_leg_asks_once", implies(ask(h, room), asking(h) != AtLeg.IDLE)),
     Always("a_leg_asks_for_one_room",
            implies(all_of(ask(h, room), ask(h, other)), room.same(other))),
+    Always("a_request_that_has_ended_has_come", implies(had(room, u), came(u))),
     Always("a_leg_that_waits_has_asked", implies(waits(h, room), ask(h, room))),
     Always("a_leg_that_has_left_knows_it", implies(leave(h, room), asking(h) == AtLeg.LEFT)),
     Always("a_leg_that_waits_has_no_answer", implies(waits(h, room), ~answered(h))),

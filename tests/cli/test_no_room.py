@@ -11,13 +11,16 @@ from typing import Any, Final
 
 import pytest
 
+from lab.bench.report import Results, publish
 from pdproto.cli import main as main_module
 from pdproto.cli.main import ADDRESSES_MIN, MIB, main
+from pdproto.cli.options import UsageError
 from pdproto.transport.keys import write_members
 from tests.check.trace.alterations import GOLDEN
 
 Output = pytest.CaptureFixture[str]
 PDPROTO: Final = (sys.executable, "-m", "pdproto")
+LAB: Final = (sys.executable, "-m", "lab")
 FULL: Final = "/dev/full"
 TRACES: Final = " ".join(map(str, sorted(GOLDEN.glob("*.jsonl"))))
 
@@ -50,6 +53,49 @@ def test_an_output_without_room_is_named(
         assert main(command.split()) == 2
     assert capsys.readouterr().err == (
         "pdproto: cannot write to standard output: No space left on device\n")
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("command", [
+    "race early-decision", "bugs early-decision --quiet", "cluster --seeds 1 --quiet",
+    "compare two-phase-commit --with portable --quiet", "soak --handoffs 2 --quiet"])
+def test_an_output_of_the_laboratory_without_room_is_named(command: str) -> None:
+    with open(FULL, "w", encoding="utf-8") as full:
+        done = subprocess.run([*LAB, *command.split()], text=True, stdout=full,
+                              stderr=subprocess.PIPE, check=False)
+    assert (done.returncode, done.stderr.splitlines()[-1]) == (
+        2, "pdproto: cannot write to standard output: No space left on device")
+
+
+@pytest.mark.parametrize("command", [
+    "cluster --decode 1 --seed 0 --requests 2 --trace FOLDER",
+    "cluster --seed 0 --requests 2 --json FILE",
+    *(pytest.param(command, marks=pytest.mark.nightly) for command in (
+        "race early-decision --json FILE", "bugs early-decision --quiet --json FILE",
+        "compare two-phase-commit --with portable --record FILE",
+        "soak --handoffs 2 --json FILE", "soak --handoffs 2 --resume FILE"))])
+def test_a_file_of_the_laboratory_without_room_is_named(command: str, tmp_path: Path) -> None:
+    """Seen red: `soak --resume` and `cluster --trace` told an errno alone, and `cluster --trace`
+    said that it holds, with 0, if the disk had room again at its end.
+    """
+    full = tmp_path / "seed-0" / "d0-0.jsonl"
+    full.parent.mkdir()
+    full.with_name(full.name + (".partial" if "--resume" in command else "")).symlink_to(FULL)
+    words = command.replace("FOLDER", str(tmp_path)).replace("FILE", str(full)).split()
+    done = subprocess.run([*LAB, *words], text=True, capture_output=True, check=False)
+    assert done.returncode == 2, done.stderr
+    told = done.stderr.splitlines()[-1]
+    assert (str(full) in told, told.endswith("No space left on device")) == (True, True), told
+
+
+@pytest.mark.parametrize("kind", ["json_file", "markdown_file"])
+def test_figures_without_room_are_named(kind: str, tmp_path: Path) -> None:
+    """Seen red: `bench` told an errno alone."""
+    full = tmp_path / "figures"
+    full.symlink_to(FULL)
+    with pytest.raises(UsageError, match=f"cannot write '{full}': No space left on device"):
+        publish(Results(), **{"json_file": None, "markdown_file": None, "plot_file": None,
+                              kind: full})
 
 
 @pytest.mark.nightly

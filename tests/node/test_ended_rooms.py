@@ -51,8 +51,9 @@ def sent(senders: list[Sender]) -> None:
 
 
 def handed_over(nodes: Cluster) -> None:
+    senders = request(nodes)  # first: of a room that has ended, a leg may be refused before it
     first = leg(nodes)
-    sent(request(nodes))
+    sent(senders)
     served([first])
 
 
