@@ -72,7 +72,8 @@ LAYOUTS: Final[Mapping[str, Layout]] = {
     "nixl-long-lease": Layout(NIXL, extra={"kv_lease_duration": 300}),
     "patient-nixl": Layout(NIXL, module="tests.vllm_servers.patient_nixl"),
     # Each request stays until the cell has asked the other server for it.
-    "kept": Layout(extra={"waits": {"keep": 60.0}, "keep_pages": 2_000, **STEADY}),
+    "kept": Layout(extra={"waits": {"bootstrap_timeout": ORPHANED_S, "keep": 60.0},
+                          "keep_pages": 2_000, **SILENT}),
     "late": Layout(prefill=FEW, extra=SOON),
     "late-recompute": Layout(prefill=FEW, extra=SOON, policy="recompute"),
     "at-once": Layout(prefill=CHUNKS, extra=STEADY, way=("--at-once",)),
