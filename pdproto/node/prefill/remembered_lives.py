@@ -8,7 +8,7 @@ are forgotten as soon as the source is done with them. A sink that is only silen
 ask about its lives: they are remembered for a while (`Link.returns_s`).
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from itertools import repeat
 from typing import Final
 
@@ -69,13 +69,18 @@ class RememberedLives:
             return
         floors[sink] = floor
         generations = self._generations.get(incarnation, {})
-        known = generations if floor - before > len(generations) else range(before, floor)
-        passed = [g for g in known if g in generations and g < floor]
-        if len(passed) > AT_ONCE:
-            self._each(passed, lambda one: self._pass_by(generations, one, floors, sink, do))
+        few = floor - before <= len(generations)
+        known: Sequence[int] = range(before, floor) if few else list(generations)
+
+        def pass_by(generation: int) -> None:
+            if generation < floor and generation in generations:
+                self._pass_by(generations, generation, floors, sink, do)
+
+        if len(known) > AT_ONCE:
+            self._each(known, pass_by)
             return
-        for generation in passed:
-            self._pass_by(generations, generation, floors, sink, do)
+        for generation in known:
+            pass_by(generation)
 
     def _pass_by(
         self, generations: dict[int, tuple[Life, ...]], generation: int, floors: dict[str, int],
