@@ -5,8 +5,10 @@ SGLang has the same defect in its own backend (its pull request #34865).
 """
 
 import logging
+from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass
+from threading import Lock
 from time import monotonic
 from typing import Final
 
@@ -14,12 +16,20 @@ from pdproto.net import threads
 from pdproto.registry.client import RegistryClient
 from pdproto.registry.desks import PROBLEMS
 from pdproto.registry.wire import Directory
+from pdproto.runtime import checked
+from pdproto.runtime.limits import NAME_MAX
 from pdproto.transport.keys import Keys
 
 log = logging.getLogger("pdproto.registry")
 
 AGAIN_S: Final = 1.0  # for so long an answer and a failure are kept, without another look-up
 UNDER_WAY_MAX: Final = 32  # servers that are looked up at a time; others wait
+SERVERS_MAX: Final = 4_096  # whose answers are known; a client may name any address
+
+
+def told(address: str) -> str:
+    """An address in a reason. A client may have written any text."""
+    return checked.encodable(address[:NAME_MAX])
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +49,8 @@ class Lookups:
     def __init__(self, keys: Keys | None = None) -> None:
         self.told: Callable[[str], None] = lambda _: None
         self._keys: Final = keys
-        self._found: Final[dict[str, Found]] = {}
+        self._found: Final[OrderedDict[str, Found]] = OrderedDict()  # the latest is the last
+        self._lock: Final = Lock()
         self._under_way: Final[set[str]] = set()
 
     def of(self, address: str, *, fresh: bool = False) -> Directory | None:
@@ -71,10 +82,14 @@ class Lookups:
                 client.close()
         except (*PROBLEMS, ValueError) as error:
             problem = str(error)
-            log.warning("prefill server %s: %s", address, problem)
+            log.warning("prefill server %s: %s", told(address), problem)
         except Exception as error:  # or it would count as under way for ever
             problem = f"{type(error).__name__}: {error}"
-            log.exception("prefill server %s", address)
-        self._found[address] = Found(directory, problem, monotonic())
+            log.exception("prefill server %s", told(address))
+        with self._lock:
+            self._found[address] = Found(directory, problem, monotonic())
+            self._found.move_to_end(address)
+            if len(self._found) > SERVERS_MAX:
+                self._found.popitem(last=False)
         self._under_way.discard(address)
         threads.call_each(lambda: self.told(address))

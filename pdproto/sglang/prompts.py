@@ -12,10 +12,24 @@ of the KV is in the layout of pages, which both ends compare.
 from typing import Any, Final
 
 from pdproto.items.prompts import name_of
+from pdproto.runtime import checked
 
 NO_ROOM: Final = 0
 NO_ROOM_REASON: Final = ("bootstrap_room is 0, which SGLang reads as a metadata row that has not "
                          "come: it would keep the request for ever; want 1 to 2**63 - 1")
+
+
+def require_room(room: int | None, rank: int | None = None) -> None:
+    """Raise ValueError or TypeError for a room, or for a data-parallel rank of it, that cannot be.
+    A client of SGLang's HTTP port may have written any.
+    """
+    if room is None:
+        raise ValueError("bootstrap_room is None: want the number that the router puts into both "
+                         "halves of a request")
+    if room == NO_ROOM:
+        raise ValueError(NO_ROOM_REASON)
+    checked.whole("bootstrap_room", room, 1)
+    checked.whole_or_none("disagg_prefill_dp_rank", rank)
 
 
 def note_request(queue: Any, request: Any, *_: Any, **__: Any) -> None:

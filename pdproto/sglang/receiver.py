@@ -15,7 +15,7 @@ from sglang.srt.disaggregation.base.conn import BaseKVReceiver, KVTransferDestin
 
 from pdproto.node.decode.receiver import Receiver
 from pdproto.runtime.automaton import Assignment, Automaton, Event
-from pdproto.sglang.prompts import NO_ROOM, NO_ROOM_REASON
+from pdproto.sglang.prompts import NO_ROOM, require_room
 from pdproto.sglang.statuses import failed
 from pdproto.spec.handoff import scheduler
 from pdproto.spec.handoff.poll import KVPoll
@@ -36,7 +36,7 @@ STATUSES: Final[Mapping[KVPoll, Reported]] = {
 
 
 class PdprotoKVReceiver(BaseKVReceiver):
-    """SGLang's receiver of one request. Raises ValueError for a request without a room.
+    """SGLang's receiver of one request. A request whose room cannot be fails.
 
     bootstrap_infos: the places of the ranks that send, as soon as they are known. abort_notified:
     whether SGLang keeps the pages of the failed request until no write can reach them.
@@ -50,12 +50,9 @@ class PdprotoKVReceiver(BaseKVReceiver):
     def __init__(
         self, mgr: "PdprotoKVManager", bootstrap_addr: str, bootstrap_room: int | None = None
     ) -> None:
-        if bootstrap_room is None:
-            raise ValueError("bootstrap_room is None: the request reached decode without a room "
-                             "number, which the router puts into both halves of a request")
         self.kv_mgr = mgr
         self.bootstrap_addr = bootstrap_addr
-        self.bootstrap_room = bootstrap_room
+        self.bootstrap_room = NO_ROOM if bootstrap_room is None else bootstrap_room
         self.receiver: Receiver | None = None
         self.bootstrap_infos: list[dict[str, Any]] | None = None
         self.abort_notified = False
@@ -75,8 +72,10 @@ class PdprotoKVReceiver(BaseKVReceiver):
             (scheduler.stopped, True): self._stop,
             (scheduler.closed, True): self._close,
         }
-        if bootstrap_room == NO_ROOM:
-            self._give_up(NO_ROOM_REASON)
+        try:
+            require_room(bootstrap_room)
+        except (TypeError, ValueError) as error:
+            self._give_up(str(error))
 
     # Calls of SGLang
 

@@ -17,7 +17,7 @@ from pdproto.items.pieces import pieces
 from pdproto.node.prefill.sender import Lane, Sender
 from pdproto.pages.copies import Computed
 from pdproto.runtime.automaton import Automaton, Event
-from pdproto.sglang.prompts import NO_ROOM, NO_ROOM_REASON
+from pdproto.sglang.prompts import require_room
 from pdproto.sglang.statuses import failed
 from pdproto.spec.handoff.poll import SENDING_SETTLED, KVPoll
 from pdproto.spec.handoff.roles import Buffer, Chunk, Life, Sink, Source
@@ -106,14 +106,22 @@ class PdprotoKVSender(BaseKVSender):
         named = (mgr.dp_rank if mgr.named_rank is None else mgr.named_rank) \
             if req_has_disagg_prefill_dp_rank else None
         self.sender: Sender | Absent = (
-            Absent() if mgr.is_dummy_cp_rank else mgr.prefill.open(
-                bootstrap_room, named=named, prompt=mgr.prompt))
-        if bootstrap_room == NO_ROOM:
-            self.sender.abort(NO_ROOM_REASON)
-        if mgr.statuses is not None and isinstance(self.sender, Sender):
+            Absent() if mgr.is_dummy_cp_rank else self._opened(bootstrap_room, named))
+        if isinstance(self.sender, Sender) and mgr.statuses is not None:
             self.sender.watchers = (*self.sender.watchers, self._tell)
+        if mgr.statuses is not None and not mgr.is_dummy_cp_rank:
             while mgr.statuses.get(bootstrap_room) != self.poll():
                 self._tell()
+
+    def _opened(self, room: int, named: int | None) -> Sender | Absent:
+        """The hand-over; one that has failed, for a room that cannot be. Decode refuses it, too."""
+        try:
+            require_room(room, named)
+            return self.kv_mgr.prefill.open(room, named=named, prompt=self.kv_mgr.prompt)
+        except (TypeError, ValueError) as error:
+            refused = Absent()
+            refused.abort(str(error))
+            return refused
 
     def init(self, num_kv_indices: int, aux_index: int | None = None) -> None:
         """Take the number of pages, and the slot of the request's metadata."""

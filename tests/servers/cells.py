@@ -78,8 +78,8 @@ CELLS: Final = (
          "from its own prompt, or refused with the names of both",
          "prompts-unnamed", quick=True),
     Cell("room 0", PLAIN, "room_zero",
-         "each half of a request in room 0, which SGLang would keep for ever, fails at once with "
-         "the reason, nothing is left, others are served",
+         "each half of a request in room 0, which SGLang would keep for ever, or in room -1 or "
+         "2**64 - 1, fails at once with the reason, nothing is left, others are served",
          "room-zero-taken", quick=True),
     Cell("asked again", PLAIN, "asked_again",
          "a router repeats decode's half of a request alone after its answer: prefill computes it "

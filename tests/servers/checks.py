@@ -43,6 +43,8 @@ LONG_TOKENS: Final = CHUNKS * CHUNK_TOKENS + 1
 FOUR_HEADS: Final = ("4 heads", "2 heads")
 LEAK: Final = "req_to_token_pool memory leak detected"
 NEVER_MET: Final = (f"_timeout after {PATIENCE_S} s",)
+NO_ROOMS: Final = {NO_ROOM: NO_ROOM_REASON, **{
+    room: f"bootstrap_room {room}: want 1 to " for room in (-1, 2**64 - 1)}}
 OTHER_PROMPT: Final = "has two prompts"
 TOO_LONG: Final = ("exceeds the maximum allowed length",)
 
@@ -279,16 +281,18 @@ def one_room(stage: Stage, layout: Layout) -> Finding:
 
 
 def room_zero(stage: Stage, layout: Layout) -> Finding:
-    """It is refused at once at both servers, others are served, and decode's memory is free."""
+    """It is refused at once at both servers, as other rooms are that cannot be; others are served,
+    and decode's memory is free.
+    """
     pair = stage.pair(layout)
     stage.reference(layout.model, asks(SERVES_AGAIN))
     with ThreadPoolExecutor(1) as beside:
         fits = beside.submit(_same, stage, pair, asks(SERVES_AGAIN), in_flight=8)
-        told = _refused(_in_room(pair, NO_ROOM), (NO_ROOM_REASON,), 30.0,
-                        prefill=(NO_ROOM_REASON,))
+        told = [_refused(_in_room(pair, room), (why,), 30.0, prefill=(why,))
+                for room, why in NO_ROOMS.items()]
     found = fits.result()
     pair.check_nothing_grew()
-    return replace(found, requests=found.requests + 4, note=told)
+    return replace(found, requests=found.requests + 4 * len(told), note=told[0])
 
 
 def _in_room(pair: Pair, room: int) -> Both:

@@ -337,7 +337,7 @@ def room_zero_taken() -> None:
     from pdproto.sglang import receiver, sender
 
     for module in (receiver, sender):
-        replace(module, "NO_ROOM", None)
+        replace(module, "require_room", lambda *_: None)
 
 
 def once_unsaid() -> None:

@@ -258,9 +258,3 @@ def test_items_that_there_are_not_fail_the_request(pair: Pair) -> None:
     receiver.send_metadata(np.array([8]))
     until(lambda: receiver.poll() is KVPoll.FAILED)
     assert "kv: items 8 to 8, but it has 8" in reason(receiver)
-
-
-def test_a_request_without_a_room_is_refused_by_name(pair: Pair) -> None:
-    told: Any = Manager(pair)
-    with pytest.raises(ValueError, match="bootstrap_room is None: the request reached decode wit"):
-        PdprotoKVReceiver(told, "127.0.0.1:1")

@@ -1,0 +1,126 @@
+"""What a client of SGLang's HTTP ports may write into a request: that request fails alone, at both
+servers, and no call of SGLang's scheduler raises, which would end the server.
+"""
+
+from collections.abc import Iterator
+from contextlib import ExitStack
+from types import SimpleNamespace
+from typing import Any, Final
+
+import pytest
+
+from tests.skips import SGLANG
+
+pytest.importorskip("sglang", reason=SGLANG)
+
+from sglang.srt.disaggregation.common.conn import KVTransferError
+from sglang.srt.disaggregation.decode import _bootstrap_addr
+
+from examples.sglang_handoff.request import request_of
+from pdproto.items.shares import TpRank
+from pdproto.registry import lookups
+from pdproto.registry.lookups import Lookups
+from pdproto.runtime.limits import REASON_MAX
+from pdproto.sglang.prefills import Kind, Prefills
+from pdproto.sglang.prompts import note_request
+from pdproto.sglang.sender import PdprotoKVSender
+from pdproto.spec.handoff.poll import KVPoll
+from tests.items.test_data_path import Pair
+from tests.sglang.test_receiver import Manager, receiver_of
+from tests.waiting import until
+
+ROOMS: Final = (None, -1, -(2**63), 0, 2**63, 2**64 - 1, 2**70, 1.0, True, "7")
+HOSTS: Final = ("", "a b", "cannot read \udc80", "a" * 100_000, "a\0b", "[::1", "::1", "http://x/",
+                "x:1:2", "one@127.0.0.1", "127.0.0.1/?", "-", "%00", "\n")
+PORTS: Final = (None, 0, -1, 99_999, 2**70)
+
+
+@pytest.fixture
+def pair() -> Iterator[Pair]:
+    with ExitStack() as closing:
+        yield Pair(closing, [range(4)])
+
+
+class Statuses(dict[int, int]):
+    """As much of SGLang's PPConsensusStore as the first of two stages uses."""
+
+    def collect(self, room: int) -> list[int | None]:
+        return [self.get(room)] * 2
+
+
+def reason(half: Any) -> str:
+    """Why it has failed."""
+    until(lambda: half.poll() is KVPoll.FAILED)
+    with pytest.raises(KVTransferError) as error:
+        half.failure_exception()
+    told = str(error.value)
+    assert len(told.encode()) <= REASON_MAX
+    return told
+
+
+def sender_of(pair: Pair, room: Any, rank: Any = None, statuses: Any = None) -> Any:
+    """As SGLang's queue makes it."""
+    (node, _), = pair.sources
+    manager: Any = SimpleNamespace(prefill=node, is_dummy_cp_rank=False, statuses=statuses,
+                                   dp_rank=0, named_rank=None, prompt=None)
+    one = request_of(5, [0], "prefill")
+    one.disagg_prefill_dp_rank = rank
+    note_request(SimpleNamespace(kv_manager=manager), one)
+    return PdprotoKVSender(manager, "", room, rank is not None)
+
+
+@pytest.mark.parametrize("room", ROOMS, ids=str)
+def test_a_room_that_cannot_be_fails_its_request_alone(pair: Pair, room: Any) -> None:
+    """Seen red: ValueError in SGLang's scheduler, at both servers."""
+    receiver = receiver_of(Manager(pair), room)
+    receiver.init(0)
+    for half in (sender_of(pair, room), receiver):
+        assert "bootstrap_room" in reason(half)
+
+
+def test_a_room_that_cannot_be_fails_on_each_stage_of_a_pipeline(pair: Pair) -> None:
+    statuses = Statuses()
+    assert sender_of(pair, -1, statuses=statuses).poll_pp_consensus() is KVPoll.FAILED
+
+
+@pytest.mark.parametrize("rank", [-1, 2**63, 2**70, 1.0, "0"], ids=str)
+def test_a_rank_that_cannot_be_fails_its_request_alone(pair: Pair, rank: Any) -> None:
+    """Seen red: ValueError in prefill's scheduler."""
+    assert "disagg_prefill_dp_rank" in reason(sender_of(pair, 5, rank))
+
+
+@pytest.mark.parametrize("host", HOSTS, ids=lambda host: ascii(host[:12]))
+def test_an_address_that_cannot_be_is_told_in_a_reason_that_can_be_written(
+    pair: Pair, host: str
+) -> None:
+    """Seen red with the address as it came: a reason of 100,000 characters, and one that is no
+    UTF-8.
+    """
+    prefills = Prefills(Kind(None, None, None), TpRank(1, 0), TpRank(1, 0), lambda: ())
+    manager: Any = Manager(pair)
+    manager.prefills = prefills
+    for port in PORTS:
+        asked: Any = request_of(5, [0], "decode")
+        asked.bootstrap_host, asked.bootstrap_port = host, port
+        address = _bootstrap_addr(asked)
+        assert not prefills.ensure(address)
+        receiver = receiver_of(manager, 5)
+        receiver.bootstrap_addr = address
+        receiver.init(0)
+        assert "prefill server" in reason(receiver)
+
+
+def test_the_answers_of_ever_new_addresses_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lookups, "SERVERS_MAX", 3)
+    asked = Lookups()
+    for number in range(8):
+        address = f"no address {number}"
+        until(lambda: _is_answered(asked, address))  # noqa: B023 - called here
+    assert len(asked._found) == 3
+
+
+def _is_answered(asked: Lookups, address: str) -> bool:
+    try:
+        return asked.of(address) is not None
+    except LookupError:
+        return True
