@@ -15,6 +15,7 @@ from urllib.parse import SplitResult, urlsplit
 
 from pdproto.cli.numbers import positive
 from pdproto.cli.options import UsageError
+from pdproto.transport.answers import AnswerInTime
 from pdproto.transport.keys import Keys
 from pdproto.transport.settings import SettingsError, load
 
@@ -61,6 +62,7 @@ def _answer(url: SplitResult, method: str, keys: Keys | None) -> tuple[int, str]
     connection = (HTTPConnection(host, port, timeout=ANSWER_S)
                   if url.scheme == "http" or keys is None
                   else HTTPSConnection(host, port, timeout=ANSWER_S, context=keys.client_tls()))
+    connection.response_class = AnswerInTime
     try:
         connection.request(method, f"{url.path}?{url.query}" if url.query else url.path)
         answer = connection.getresponse()

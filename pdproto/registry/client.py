@@ -28,6 +28,7 @@ from pdproto.registry.wire import (
 from pdproto.runtime import checked
 from pdproto.runtime.errors import RemoteProtocolError
 from pdproto.runtime.limits import ASKED_ROOMS_MAX, ROOM_MAX
+from pdproto.transport.answers import AnswerInTime
 from pdproto.transport.keys import Keys
 
 TIMEOUT_S: Final = 5.0
@@ -231,6 +232,8 @@ class RegistryClient:
 
     def _exchange(self, method: str, path: str, body: bytes | None) -> _Answer:
         headers = {"Content-Type": "application/json"} if body else {}
+        if self._connection.sock is not None:
+            self._connection.sock.settimeout(self._connection.timeout)
         self._connection.request(method, path, body, headers)
         response = self._connection.getresponse()
         answer = response.read(ANSWER_BYTES_MAX + 1)
@@ -249,9 +252,10 @@ def _connection(
         host, port = split(address)
     except ValueError as error:
         raise ValueError(f"registry address {error}") from None
-    if keys is None:
-        return http.client.HTTPConnection(host, port, timeout=timeout_s)
-    return http.client.HTTPSConnection(host, port, timeout=timeout_s, context=keys.client_tls())
+    made = (http.client.HTTPConnection(host, port, timeout=timeout_s) if keys is None else
+            http.client.HTTPSConnection(host, port, timeout=timeout_s, context=keys.client_tls()))
+    made.response_class = AnswerInTime
+    return made
 
 
 def _room(room: int, dp_rank: int, generation: int | None) -> Room:

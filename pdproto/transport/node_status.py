@@ -11,6 +11,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from pdproto.net.hosts import split
 from pdproto.runtime import checked
+from pdproto.transport.answers import AnswerInTime
 from pdproto.transport.open_handoffs import OpenHandoffs
 
 TIMEOUT_S: Final = 3.0
@@ -57,6 +58,7 @@ def look(address: str, stuck: int) -> NodeStatus:
 def _get(address: str, path: str) -> tuple[int, bytes]:
     host, port = split(address)
     connection = http.client.HTTPConnection(host, port, timeout=TIMEOUT_S)
+    connection.response_class = AnswerInTime
     try:
         connection.request("GET", path)
         answer = connection.getresponse()
