@@ -7,6 +7,10 @@ the sink has to tell the source (sink.py, rule 6).
 
 A process that stands still is one that takes no step. So it needs no fault: every order of steps is
 explored.
+
+The properties of states are proved for every size. The two `LeadsTo` are explored with one source,
+and with no more: two have over 155,819,603 states, where delivery takes the message off the
+network, and that search had not ended.
 """
 
 from typing import Final

@@ -2,6 +2,8 @@
 
 from dataclasses import replace
 
+import pytest
+
 from pdproto.check.checking import CheckSettings, check
 from pdproto.check.result import Finding, Verdict
 from pdproto.spec.handoff.ends import aware, d, h
@@ -10,14 +12,13 @@ from pdproto.spec.handoff.transfer_told import TOLD
 from pdproto.spec.language import ANY, Configuration, ReplaceRow, System, edited
 
 NAME = "a_source_that_counts_as_aware_has_ended"
-ROW = "note_aware_by_drain"
 
 
-def counts_all() -> System:
-    """Its answer to one source is counted for all of them."""
-    found = TOLD.row(ROW)
+def counts_all(row: str) -> System:
+    """The answer of one source is counted for all of them."""
+    found = TOLD.row(row)
     assert found is not None
-    return edited(TOLD, "counts-all", ReplaceRow(ROW, replace(
+    return edited(TOLD, "counts-all", ReplaceRow(row, replace(
         found[1], do=(aware(d, h, ANY).to(True),))))
 
 
@@ -29,7 +30,8 @@ def asked(system: System) -> Finding:
     return found
 
 
-def test_two_sources_are_told_apart() -> None:
+@pytest.mark.parametrize(("row", "steps"), [("note_aware_by_drain", 9), ("note_aware", 7)])
+def test_two_sources_are_told_apart(row: str, steps: int) -> None:
     assert asked(TOLD).verdict is Verdict.HOLDS
-    found = asked(counts_all())
-    assert (found.verdict, found.trace_length) == (Verdict.VIOLATED, 9)
+    found = asked(counts_all(row))
+    assert (found.verdict, found.trace_length) == (Verdict.VIOLATED, steps)

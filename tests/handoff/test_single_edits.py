@@ -1,7 +1,8 @@
-"""A property notices each edit of a guard: a new sample of single edits each night.
+"""A property notices each edit of a row: a new sample of single edits each night.
 
-An edit drops a clause of a guard, or a part of one (`pdproto mutate --change "drop conjunct"`). It
-is tried at small sizes first. What nothing notices there is tried at all of them, and what nothing
+An edit of a guard drops a clause, or a part of one (`pdproto mutate --change "drop conjunct"`). One
+of an effect drops or changes an update or a message, or the state that the row leads to. It is
+tried at small sizes first. What nothing notices there is tried at all of them, and what nothing
 notices then must be of a row that docs/mutation.md names, with the reason, under *Those that are
 left*. Pairs of edits are in test_pairs_of_edits.py.
 """
@@ -25,7 +26,10 @@ from tests import tonight
 
 PAGE: Final = Path(__file__).parents[2] / "docs" / "mutation.md"
 OF_GUARDS: Final = (EditKind.DROP_CONJUNCT, EditKind.INSIDE)
-EACH_NIGHT: Final = 12  # edits of each group of systems that share tables
+OF_EFFECTS: Final = (EditKind.TARGET, EditKind.DROP_UPDATE, EditKind.DROP_SEND,
+                     EditKind.RECEIVERS, EditKind.CELLS)
+KINDS: Final = {"guards": OF_GUARDS, "effects": OF_EFFECTS}
+EACH_NIGHT: Final = 12  # edits of each kind, of each group of systems that share tables
 BY_DAY: Final = 4  # of each of some groups
 SMALLEST: Final = ("drain", "incarnations", "decode-load", "prefill-offer")
 # The recorded states of the searches, for claims about states and about runs. A search of an edit
@@ -53,12 +57,12 @@ def left(names: Names, edits: Sequence[Mutant], load: Load = as_written) -> Iter
             yield edit
 
 
-def edits_of(names: Names) -> Sequence[Mutant]:
-    """The edits of guards that `pdproto mutate` tries in these systems."""
+def edits_of(names: Names, kinds: Sequence[EditKind]) -> Sequence[Mutant]:
+    """The edits of these kinds that `pdproto mutate` tries in these systems."""
     systems = [as_written(name).system for name in names]
     every = trials(names, as_written, SMALL).mutants
     return [one for one in own_mutants(every, systems, parts_of(names))
-            if one.change in OF_GUARDS]
+            if one.change in kinds]
 
 
 def named(names: Names) -> set[str]:
@@ -74,13 +78,14 @@ def unnamed(names: Names, edits: Sequence[Mutant], load: Load = as_written) -> l
     return [str(one) for one in left(names, edits, load) if one.row.name not in named(names)]
 
 
+@pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize(("names", "seed", "count"), [
     *(pytest.param(names, tonight.seeds(0, 1)[0], EACH_NIGHT, marks=pytest.mark.nightly)
       for names in handover()),
     *((names, 0, BY_DAY) for names in handover() if names[0] in SMALLEST),
 ], ids=lambda value: value[0] if isinstance(value, tuple) else str(value))
-def test_a_property_notices_each_edit(names: Names, seed: int, count: int) -> None:
-    edits = edits_of(names)
+def test_a_property_notices_each_edit(names: Names, seed: int, count: int, kind: str) -> None:
+    edits = edits_of(names, KINDS[kind])
     [numbers] = chosen([edits], count, seed)
     assert unnamed(names, [one for one in edits if one.number in numbers]) == []
 
@@ -96,7 +101,7 @@ def test_an_edit_that_nothing_notices_is_told() -> None:
         return replace(one, system=replace(one.system, properties=kept), lemmas=())
 
     names = ("decode-load",)
-    edits = edits_of(names)
+    edits = edits_of(names, OF_GUARDS)
     told = [str(one) for one in edits
             if (one.row.name, one.words) == ("succeed", "drop `handoff(h) = landed`")]
     assert unnamed(names, edits) == []
