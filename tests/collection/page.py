@@ -6,6 +6,7 @@ from typing import Final
 
 from tests.collection import agreement, classics, locks, logs, published, puzzles
 from tests.collection.model import Model
+from tests.prove.benchmarks import BENCHMARKS
 
 MODELS: Final = tuple(sorted(
     (*puzzles.MODELS, *locks.MODELS, *logs.MODELS, *agreement.MODELS, *classics.MODELS,
@@ -35,7 +36,14 @@ def page() -> str:
         "|---|---|--:|---|---|---|",
         *(line for model in MODELS for line in _lines(model)), "",
         "Others would need:", "", "| word | for |", "|---|---|",
-        *(f"| {word} | {use} |" for word, use in LACKING), ""])
+        *(f"| {word} | {use} |" for word, use in LACKING), "",
+        "## Lemmas that are found", "",
+        "`pdproto prove --suggest` on protocols on which tools that find invariants (DistAI, "
+        "DuoAI, IC3PO) are compared\n(`tests/prove/benchmarks.py`). A bound is seconds of "
+        "processor time, which a test asks for.", "",
+        "| protocol | bound | not found, because |", "|---|--:|---|",
+        *(f"| {one.system.name} | {'' if one.lacks else f'{one.seconds:g}'} | {one.lacks} |"
+          for one in BENCHMARKS), ""])
 
 
 def _lines(model: Model) -> Iterator[str]:

@@ -94,7 +94,9 @@ def suggested(seed: int) -> tuple[tuple[str, ...], int]:
     try:
         system = ProofSubject(drawn, (), {}).without_counts().system
         found = suggest(system, SETTINGS)
-    except (SpecError, ValueError):  # as in `compared`, no safety property, or too many literals
+    except (SpecError, ValueError):  # as in `compared`, or no safety property
+        return (), 0
+    if not found.tried:  # too many literals
         return (), 0
     clauses = lemmas(found.lemmas if found.proved else found.inductive)
     proof = judged(ProofSubject(system, clauses, {}), replace(SETTINGS, timeout_s=4.0))

@@ -10,6 +10,7 @@ from pdproto.check.prove.sat import Answer, Solver
 from pdproto.spec.language.system import System
 
 CLAUSES_MAX: Final = 20_000_000  # of all questions of a search, which are kept: about 2 GB
+ALONE_MAX: Final = 3_000_000  # clauses of what is asked about one obligation: about 20 s
 SOLVER: Final = 170_000  # clauses that take as much memory as a solver without any, 17 MB
 
 
@@ -18,6 +19,14 @@ class Budget:
 
     def __init__(self) -> None:
         self.left = CLAUSES_MAX
+        self._alone = ALONE_MAX
+
+    def ask_alone(self, clauses: int) -> None:
+        """Ask about one obligation. Raises TooManyClausesError if that was done too often."""
+        self._alone -= clauses
+        if self._alone < 0:
+            raise TooManyClausesError(f"the questions about claims with an `exists` have more than "
+                                      f"{ALONE_MAX:,} clauses together")
 
     def take(self, clauses: int) -> None:
         """Keep a question with so many. Raises TooManyClausesError if there is no room for it."""
@@ -138,7 +147,10 @@ class Sieve:
             except TooManyClausesError:
                 self._alone[number] = None
         alone = self._alone[number]
-        return None if alone is None else alone.core(0, names)
+        if alone is None:
+            return None
+        self._budget.ask_alone(alone.count)
+        return alone.core(0, names)
 
 
 class _Question:
@@ -152,6 +164,7 @@ class _Question:
         grounded = ground(system, group, weakened=weakened, switched=True, most=most)
         budget.take(grounded.clauses.count)
         self.inexact: Final = bool(grounded.inexact)
+        self.count: Final = grounded.clauses.count
         self._solver: Final = Solver(grounded.clauses.dimacs, timeout_s=timeout_s)
         self._switches: Final = grounded.switches
         self._selectors: Final = grounded.selectors
