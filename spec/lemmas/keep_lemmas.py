@@ -28,6 +28,7 @@ LEMMAS: Final = (
     Always("a_leg_is_answered_after_it_has_asked",
            implies(answered(h), asking(h) != AtLeg.IDLE)),
     Always("a_leg_reads_what_it_has_asked_for", implies(reads(h, room), ask(h, room))),
+    Always("a_leg_that_reads_was_answered", implies(reads(h, room), answered(h))),
     Always("a_leg_that_has_read_was_answered", implies(has_read(h), answered(h))),
     Always("a_leg_has_one_answer", implies(served(h), ~refused(h))),
     Always("a_served_leg_was_served", implies(asking(h) == AtLeg.SERVED, served(h))),

@@ -36,7 +36,6 @@ LEMMAS: Final = (
     Always("a_leg_that_asks_has_asked_for_a_room",
            implies(asking(h) == AtLeg.ASKING, exists(room, ask(h, room)))),
     Always("a_noted_answer_was_sent", implies(answered(h), any_of(served(h), refused(h)))),
-    Always("a_leg_that_reads_was_answered", implies(reads(h, room), answered(h))),
     Always("a_room_that_is_held_is_not_over", implies(
         held(room), keeping(room).among(Keeping.OPEN, Keeping.KEPT, Keeping.CLOSING))),
 )
