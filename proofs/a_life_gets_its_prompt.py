@@ -8,8 +8,8 @@ Method: induction over every row, fault rows included, by the cut-off
 in spec/lemmas/binding_prompts_lemmas.py and binding_prompts_named_lemmas.py, each with its reason.
 Bound: none, on any sort. Assumes: each caller names one prompt, and gives one name to all that is
 computed alike; the order of lives, see a_life_is_one_request.py.
-Vacuity: every row can fire in a state in which all claims hold, but `find_mixed` where no rank is
-wrong, and the rows of leaders or of numbered requests where there are none. Mutants: a rank that
+Vacuity: every row can fire in a state in which all claims hold, but `find_mixed` where the number
+names the request. Mutants: a rank that
 compares no prompts.
 Not covered: that a mix-up is told to both ends, which is explored; bytes, which have digests.
 """
@@ -21,13 +21,10 @@ from proofs.claim import Known, Safety
 
 BY_ROOM = Safety(
     "binding-prompts", whole=True, helped=True, engine=QUANTIFIED, unasked=True,
-    impossible=("learn_use_first", "learn_use", "ignore_name", "bind_named", "end_named",
-                "find_over", "find_taken", "ignore_ask_of_another", "ignore_ask_bound",
-                "ignore_abort_of_another", "lose_name"),
     slow=("holds", "something", "defect"),
     defects=(Known("prompt-by-room", row="bind"), DropEffect("meet_first", NAMING_ALIKE[0])),
 )
 BY_NUMBER = Safety(
-    "binding-prompts-named", impossible=("find_mixed", "lose_bound"), slow=("holds", "lemmas"),
+    "binding-prompts-named", impossible=("find_mixed",), slow=("holds", "lemmas"),
     defects=(Known("prompt-by-params", row="bind_named"),),
 )

@@ -152,7 +152,7 @@ def _nodes(bug: Bug) -> _Nodes | None:
         return _Nodes((routing.sender, routing.receiver, routing.registry),
                       lambda e: Routes(e, system), lambda e: Routes(e, base),
                       lambda: planted.lent(system), lambda: planted.lent(base))
-    if machines == {binding_tables.rank, binding_tables.sink}:
+    if binding_tables.rank in machines:
         return _Nodes((binding_tables.rank,), Bindings, Bindings,
                       lambda: planted.lent(system), lambda: planted.lent(base))
     if machines == {attempts.prefill, attempts.decode}:

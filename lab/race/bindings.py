@@ -1,7 +1,7 @@
 """The rooms of prefill ranks that bind lives to requests, of which each event waits for the race.
 
-The rooms are those of servers (node/prefill/binding_rooms.py). There each rank leads: it binds a
-life as soon as it can, and no sink passes the use of a request on.
+The rooms are those of servers (node/prefill/binding_rooms.py). There a rank binds a life as soon as
+it can, and lives have no number of a request.
 """
 
 from dataclasses import dataclass
@@ -18,9 +18,7 @@ from pdproto.runtime.wire import Abort, Introduce
 from pdproto.runtime.wire import Life as WireLife
 from pdproto.spec.handoff.roles import Life, Sink, Source, Use
 
-ONE_REQUEST: Final = "S2_no_life_is_two_requests"
 OWN_FAILURE: Final = "a_retry_is_not_failed_by_its_predecessor"
-LIVING: Final = "an_ended_life_takes_no_request"
 ROOM: Final = 0
 
 
@@ -42,9 +40,6 @@ class Bindings(Stage):
         role = RankRole()  # with the rows that the table has now
         self._requests: Final[dict[tuple[int, int], Request]] = {}
         self._ended: Final[set[Request]] = set()
-        self._aborted: Final[set[tuple[int, int]]] = set()  # lives, at a rank
-        self._bound: Final[dict[tuple[int, int], int]] = {}
-        self._waits_are_over = False
         self._ranks: Final = [
             BindingRooms(cast("Any", partial(self._bind, p)), lambda *_: None,
                          lambda: self.queue.now, role=role)
@@ -66,14 +61,9 @@ class Bindings(Stage):
         """A rank has bound a life to this request."""
         h = life.generation
         where = f"rank {p} has bound life {h} to request {request.use}"
-        self._bound[p, h] = request.use
-        if len({use for (_, known), use in self._bound.items() if known == h}) > 1:
-            self.blame(ONE_REQUEST, f"{where}, and another rank to another one", ROOM)
         latest = max(use for rank, use in self._requests if rank == p)
         if request in self._ended and request.use != latest:
             self.blame(OWN_FAILURE, f"{where}, which had ended before request {latest} came", ROOM)
-        if (p, h) in self._aborted and request not in self._ended and not self._waits_are_over:
-            self.blame(LIVING, f"{where}, after its sink had ended the life", ROOM)
 
     # The race
 
@@ -88,7 +78,6 @@ class Bindings(Stage):
             case "introduce" | "ask":
                 self._ranks[p].hear(life, sink, Introduce)
             case "abort":
-                self._aborted.add((p, step.of(Life)))
                 self._ranks[p].hear(life, sink, Abort)
             case _:
                 return False
@@ -125,7 +114,6 @@ class Bindings(Stage):
 
     def rest(self) -> None:
         """See Stage. A life waits no longer for the retry of an ended one."""
-        self._waits_are_over = True
         for rank in self._ranks:
             if (until := rank.next()) is not None:
                 rank.end_waits(until)

@@ -13,6 +13,8 @@ from pdproto.spec.language.system import System
 
 _ALIKE: Final = ("the lives and requests of this race name no prompt; it takes a race whose "
                  "callers name them, as in tests/node/test_prompts.py")
+_NUMBERED: Final = ("the lives of this race have no number of a request; it takes a race whose "
+                    "callers number them, as in tests/node/test_named_requests.py")
 _LISTED: Final = ("the registry of this race names every rank; it takes one of which a rank "
                   "drains, as in tests/node/test_routed.py")
 _SILENT: Final = ("a node takes a peer for gone by what it knows of its process (presence.py), "
@@ -41,11 +43,12 @@ KEEPS: Final[dict[str, str]] = {
     "rank-without-address": _LISTED,
     "no-address-unsaid": _LISTED,
     "first-come-on-each-rank":
-        "on nodes every rank leads (binding-ordered), as with this edit, and sinks compare the "
-        "uses; it takes nodes of which one rank leads",
+        "a rank hears of a life after those before it, and binds each at once; it takes a rank "
+        "that hears of several before it binds one",
     "failed-by-its-predecessor":
         "a rank forgets a request that has ended when a later one is opened, and binds a life at "
         "once; it takes a rank that keeps both",
+    "request-of-a-dead-life": _NUMBERED,
     "prompt-not-compared": _ALIKE,
     "prompt-of-a-number-not-compared": _ALIKE,
     "prompts-in-one-order": _ALIKE,

@@ -12,7 +12,7 @@ from pdproto.runtime.local_rows import AnyRigid, Conditions
 from pdproto.spec.handoff import binding_prompts
 from pdproto.spec.handoff.binding_ordered import earlier
 from pdproto.spec.handoff.binding_prompts import BY_PROMPT, REQUEST_IS_OVER, differ
-from pdproto.spec.handoff.binding_tables import LIFE_IS_OVER, RANK, binds
+from pdproto.spec.handoff.binding_tables import LIFE_IS_OVER, binds, rank
 from pdproto.spec.handoff.incarnations import REQUEST
 from pdproto.spec.handoff.presence import WATCHER
 from pdproto.spec.handoff.roles import (
@@ -35,9 +35,9 @@ from pdproto.spec.language.sorts import Sort
 
 WINDOW: Final = 2  # lives and requests of a prompt in a room that an automaton counts
 PREPARED: Final = 1, 2  # ranks at the other end, for which automata are made before they are needed
-# Each rank decides for itself; and where the caller has named the request.
+# Where each rank decides for itself; and where the caller has named the request.
 RANK_ALONE, RANK_NAMED = (
-    system.table(RANK.machine) for system in (binding_prompts.ORDERED, binding_prompts.NAMED))
+    system.table(rank) for system in (binding_prompts.ORDERED, binding_prompts.NAMED))
 
 
 class Role:
@@ -155,9 +155,8 @@ class AfterEvent(NamedTuple):
 class RankRole(Role):
     """The part of a prefill rank in binding the lives of one room to its requests.
 
-    The rank leads every life that names no request, and binds lives in their order. Its sizes are
-    the number of sinks of a life, and that of prompts: 1, or 2 for the rows that compare two
-    (`together`). The first lives and requests are of the first prompt, WINDOW of each.
+    Its sizes are the number of sinks of a life, and that of prompts: 1, or 2 for the rows that
+    compare two (`together`). The first lives and requests are of the first prompt, WINDOW of each.
     """
 
     def __init__(self, table: Table = RANK_ALONE) -> None:

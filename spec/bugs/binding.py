@@ -1,49 +1,41 @@
-"""Defects of the binding of a room to a life, each an edit of the tables of binding.py."""
+"""Defects of the binding of a room to a life, each an edit of the tables that bind it."""
 
 from typing import Final
 
 from pdproto.spec.bugs.bug import Bug
+from pdproto.spec.handoff import binding_named, binding_ordered
 from pdproto.spec.handoff import binding_prompts as prompts
-from pdproto.spec.handoff.binding import NO_TIMERS, SYSTEM
-from pdproto.spec.handoff.binding_tables import (
-    LATEST,
-    NONE_WAITS,
-    OLDEST,
-    d,
-    h,
-    leads,
-    name,
-    named,
-    p,
-    q,
-    u,
-)
+from pdproto.spec.handoff.binding import GUARDED
+from pdproto.spec.handoff.binding_tables import LATEST, NONE_WAITS, OLDEST, h, p, u
 from pdproto.spec.handoff.roles import Life, Sink, Source, Use
 from pdproto.spec.language import (
     AddClause,
     Configuration,
     DropClause,
     DropEffect,
+    DropProperty,
     DropRow,
-    each,
     edited,
 )
 
-TWO_LIVES: Final = Configuration({Source: 2, Sink: 1, Life: 2, Use: 2}, dead_bits=True)
 ONE_LIFE: Final = Configuration({Source: 2, Sink: 1, Life: 1, Use: 2}, dead_bits=True)
 
-FIRST_COME: Final = edited(SYSTEM, "first-come-on-each-rank", DropClause("bind", leads(h, p)))
+FIRST_COME: Final = edited(
+    binding_ordered.NO_TIMERS, "first-come-on-each-rank",
+    DropClause("bind", binding_ordered.ALL_EARLIER_MET),
+    DropProperty("a_rank_binds_the_first_life_to_the_first_request"))
 
 PREDECESSOR: Final = edited(
-    SYSTEM, "failed-by-its-predecessor",
+    GUARDED, "failed-by-its-predecessor",
     DropClause("pass_failure_on", LATEST), DropClause("pass_failure_on", NONE_WAITS))
 
 DEAD_LIFE: Final = edited(
-    SYSTEM, "request-of-a-dead-life", DropClause("end_named", named(p, h, u)))
+    binding_named.SYSTEM, "request-of-a-dead-life",
+    DropClause("end_named", binding_named.named(p, h, u)))
 
 NOT_PASSED_ON: Final = edited(
-    NO_TIMERS, "use-not-passed-on",
-    DropEffect("hear_use", each(q, name(d, h, q, u), where=~leads(h, q))))
+    binding_named.NO_TIMERS, "use-not-passed-on",
+    DropEffect("begin", binding_named.NAMED_TO_ALL))
 
 TWO_PROMPTS: Final = prompts.ORDERED.configurations["default"]
 
@@ -64,7 +56,8 @@ TOLD_TO_ONE: Final = edited(
 BUGS: Final[tuple[Bug, ...]] = (
     Bug("first-come", "pdproto itself; sglang #26486 has samples of one prompt in one room",
         "Two requests share a room, an introduction to one rank is lost, and a decode server "
-        "generates from layers of both.", FIRST_COME, TWO_LIVES, "S2_no_life_is_two_requests",
+        "generates from layers of both.", FIRST_COME, FIRST_COME.configurations["default"],
+        "S2_a_life_gets_the_request_of_its_place",
         note="Each rank binds the lives of a room to its requests as they come."),
     Bug("retry-failed", "pdproto itself",
         "A client's retry fails at once with the reason for which its first request was aborted.",
@@ -72,9 +65,9 @@ BUGS: Final[tuple[Bug, ...]] = (
     Bug("retry-lost", "pdproto itself",
         "A retry waits for its time-out, because its half on prefill was given to the earlier "
         "life, which had ended.", DEAD_LIFE, ONE_LIFE, "an_ended_life_takes_no_request"),
-    Bug("use-kept", "no report; a decode rank that knows the request and does not tell the others",
-        "All prefill ranks except one wait for their time-out.", NOT_PASSED_ON, ONE_LIFE,
-        "L1_every_rank_binds_as_its_leader"),
+    Bug("use-kept", "no report; a decode rank that knows the request and does not tell it",
+        "The prefill ranks wait for their time-out.", NOT_PASSED_ON, ONE_LIFE,
+        "L1_a_request_on_both_servers_is_bound"),
     Bug("prompt-by-room", "sglang 0.5.23: the room is all that the two halves have in common",
         "Three clients send three prompts of one length under one room at once, and two of them "
         "get the answer to another prompt, with status 200.", NOT_COMPARED, TWO_PROMPTS,

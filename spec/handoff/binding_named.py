@@ -4,64 +4,66 @@ Two servers that share only the room cannot tell the other half of a request tha
 retry of it (binding_tables.py). The caller can: it gives the request a number among those of its
 room, the same on both servers, and each number once. A sink says this number in every message.
 
-Rule 1: every rank binds a life to the request of that number, so no rank has to lead.
+Rule 1: every rank binds a life to the request of that number, whatever comes first.
 Rule 2: a request that has ended ends the life that asks for it, and a life that has ended ends the
         request that it asks for, as soon as both are known. They end nothing else.
 """
 
-from dataclasses import replace
 from typing import Final
 
-from pdproto.spec.handoff.binding import ASKS, COMMITTED_AS_ONE, IN_TIME, MESSAGES, NAMED_BY_EITHER
-from pdproto.spec.handoff.binding import SYSTEM as BINDING
+from pdproto.spec.handoff.binding import COMMITTED_AS_ONE, IN_TIME, NAMED_BY_EITHER, bound
 from pdproto.spec.handoff.binding_tables import (
-    NOT_KNOWN,
+    FREE,
     OVER,
-    RANK,
-    SINK,
+    RANK_ROWS,
+    SINK_ROWS,
+    STOP_ALL,
     Meeting,
     Opening,
     Status,
+    abort,
+    ask,
     binds,
-    bound,
     d,
+    done,
+    failed,
     h,
     introduce,
     k,
     knows,
-    leads,
+    losing,
     meeting,
-    name,
-    named,
+    met,
     opening,
     p,
     q,
+    rank,
     sink,
     status,
+    took,
     u,
     v,
     warned,
 )
 from pdproto.spec.handoff.roles import Life, Sink, Source, Use
 from pdproto.spec.language import (
-    AddEffect,
-    AddRow,
     Always,
     Call,
     Configuration,
-    DropClause,
-    DropEffect,
     DropRow,
     Fairness,
+    Ignore,
     LeadsTo,
+    Message,
     OnRow,
     Reject,
     ReplaceProperties,
-    ReplaceRow,
     Rigid,
     Row,
     Sizes,
     Sometimes,
+    System,
+    Table,
     Timer,
     Tuples,
     all_of,
@@ -72,7 +74,6 @@ from pdproto.spec.language import (
     forall,
     implies,
 )
-from pdproto.spec.language.symbols import Sent
 
 
 def _one_each(sizes: Sizes) -> Tuples:
@@ -82,15 +83,71 @@ def _one_each(sizes: Sizes) -> Tuples:
 # The caller has opened the life for this request.
 asks: Final = Rigid("asks", h, u, given=_one_each)
 
-# Rows of a leader, of a sink that does not know its request, and of two lives for one request.
-_OF_LEADERS: Final = (
-    "tell_use", "find_taken", "take_first", "ask_again", "abort_again",
-    *(row.name for row in RANK.rows if leads(h, p) in row.conditions and row.name != "tell_use"),
-    *(row.name for row in SINK.rows if isinstance(row.on, Sent) and row.on.symbol is bound),
+named = rank.relation("named", Life, Use)  # a sink has named this use
+# In PUBLISH, in a repeated introduction, and in ABORT.
+name = Message("name", d, h, p, u, sender=sink, receiver=rank)
+NAMED_TO_ALL: Final = each(q, name(d, h, q, u))
+
+RANK: Final = Table(rank, rows=(
+    Row("open", on=Call("open_sender", u), when=opening(p, u) == Opening.NEVER,
+        do=[opening(p, u).to(Opening.WAITING)], why="its number says which request it is"),
+    *RANK_ROWS,
+    Row("learn_use_first", on=name(d, h, p, u), when=[meeting(p, h) == Meeting.UNMET],
+        do=[meeting(p, h).to(Meeting.UNBOUND), met(p, h, d).to(True), named(p, h, u).to(True)]),
+    Row("learn_use", on=name(d, h, p, u),
+        when=[meeting(p, h) != Meeting.UNMET, forall(v, ~named(p, h, v))],
+        do=[met(p, h, d).to(True), named(p, h, u).to(True)]),
+    Ignore(name(d, h, p, u), when=[meeting(p, h) != Meeting.UNMET, exists(v, named(p, h, v))],
+           why="the rank has the name already"),
+    Row("bind_named", choose=(h, u),
+        when=[named(p, h, u), meeting(p, h) == Meeting.UNBOUND, opening(p, u) == Opening.WAITING],
+        do=[meeting(p, h).to(Meeting.BOUND), opening(p, u).to(Opening.BOUND),
+            binds(p, h, u).to(True)]),
+    Row("end_named", choose=(h, u),
+        when=[named(p, h, u), meeting(p, h) == Meeting.FAILED, FREE,
+              opening(p, u) == Opening.WAITING],
+        do=[opening(p, u).to(Opening.BOUND), binds(p, h, u).to(True)],
+        why="the life has ended, so its request has ended: prefill does not run"),
+    Row("find_over", choose=(h, u),
+        when=[named(p, h, u), meeting(p, h) == Meeting.UNBOUND, opening(p, u) == Opening.OVER],
+        do=[meeting(p, h).to(Meeting.FAILED), opening(p, u).to(Opening.BOUND),
+            binds(p, h, u).to(True)],
+        why="on this rank the request had ended before it was bound"),
+    Ignore(ask(d, h, p), when=meeting(p, h).among(Meeting.UNBOUND, Meeting.BOUND),
+           why="the sink names the request, too"),
+    Ignore(abort(d, h, p), when=meeting(p, h).among(*OVER), why="the life has ended here"),
+))
+
+SINK: Final = Table(sink, state=status, rows=(
+    Row("begin", on=Call("open_receiver"), at=Status.NONE, to=Status.BEGUN, choose=(u,),
+        when=asks(h, u), do=[knows(d, h, u).to(True)],
+        send=[each(p, introduce(d, h, p)), NAMED_TO_ALL],
+        why="the introduction carries the number of the request"),
+    Row("ask_again_by_name", on=Timer("no_news"), at=Status.BEGUN, choose=(u,),
+        when=knows(d, h, u), send=[each(q, ask(d, h, q)), NAMED_TO_ALL],
+        why="the message with the use, or the answer to it, may have been lost"),
+    Row("take", on=done(p, h, d, u), at=Status.BEGUN, when=~took(d, h, p, u),
+        do=[took(d, h, p, u).to(True)]),
+    Reject(bound(p, h, d, u), at=tuple(Status), why="the sink has named the request"),
+    *SINK_ROWS,
+    Row("abort_again_by_name", on=Timer("no_answer"), at=Status.FAILED, choose=(u,),
+        when=knows(d, h, u), send=[STOP_ALL, NAMED_TO_ALL],
+        why="the ranks may not know which request has ended"),
+))
+
+# These read old messages, which dead-bit clearing would then keep: small sizes only.
+MESSAGES: Final = (
+    Always("a_part_has_been_sent", implies(done(p, h, d, u), meeting(p, h) == Meeting.SENT),
+           why="a rank sends its part once, and says so then"),
+    Always("a_rank_tells_a_failure_that_it_has_seen",
+           implies(failed(p, h, d), all_of(meeting(p, h) == Meeting.FAILED, warned(p, h, d))),
+           why="a rank reports its own state, and notes whom it has told"),
+    Always("an_abort_follows_a_failure", implies(abort(d, h, p), status(d, h) == Status.FAILED),
+           why="an abort follows a failure"),
 )
-_OF_OTHERS: Final = tuple(row.name for row in RANK.rows if ~leads(h, p) in row.conditions)
-_TO_OTHERS: Final = each(q, name(d, h, q, u), where=~leads(h, q))
-_TO_ALL: Final = each(q, name(d, h, q, u))
+ASKS: Final = OnRow(
+    "a_sink_that_has_ended_asks_no_more", "ask_again_by_name", status(d, h) == Status.BEGUN,
+    why="no answer would change its state")
 SAFETY: Final = (
     Always("S2_no_life_is_two_requests",
            implies(binds(p, h, u) & binds(q, h, v), u.same(v)),
@@ -160,29 +217,18 @@ def _configuration(
                          dead_bits=True, symmetry=True)
 
 
-BEGIN_NAMED: Final = Row(
-    "begin", on=Call("open_receiver"), at=Status.NONE, to=Status.BEGUN, choose=(u,),
-    when=asks(h, u), do=[knows(d, h, u).to(True)],
-    send=[each(p, introduce(d, h, p)), _TO_ALL],
-    why="the introduction carries the number of the request")
-
-SYSTEM: Final = edited(
-    replace(BINDING, configurations={}, like=BINDING, axioms={
+SYSTEM: Final = System(
+    "binding-named",
+    "The binding where the caller names the request: a retry is never failed by its predecessor.",
+    tables=(RANK, SINK),
+    properties=(*SAFETY, ASKS, *_OF_TWO),
+    final=all_of(forall((d, h), status(d, h) != Status.BEGUN),
+                 forall((p, u), opening(p, u) != Opening.WAITING)),
+    faults={"lossy": (losing(introduce, ask, name, abort, done, failed),)},
+    axioms={
         "a_life_asks_for_one_request": implies(asks(h, u) & asks(h, v), u.same(v)),
         "a_request_is_for_one_life": implies(asks(h, u) & asks(k, u), h.same(k)),
-    }),
-    "binding-named",
-    *map(DropRow, _OF_LEADERS),
-    *(DropClause(row, ~leads(h, p)) for row in _OF_OTHERS),
-    DropClause("take", any_of(~leads(h, p), ~NOT_KNOWN)),
-    *(edit for row in ("ask_again_by_name", "abort_again_by_name")
-      for edit in (DropEffect(row, _TO_OTHERS), AddEffect(row, _TO_ALL))),
-    AddRow(sink, Reject(bound(p, h, d, u), at=tuple(Status), why="no rank leads")),
-    ReplaceRow("begin", BEGIN_NAMED),
-    DropClause("open", forall(v, implies(v.before(u), opening(p, v) != Opening.NEVER))),
-    ReplaceProperties((*SAFETY, ASKS, *_OF_TWO)),
-    about="The binding where the caller names the request: a retry is never failed by its "
-          "predecessor.",
+    },
     configurations={
         "default": _configuration(sources=1),
         "deep": _configuration(),

@@ -1,9 +1,9 @@
 """The binding where each rank decides for itself, and lives come in their order: ranks bind alike.
 
-Two servers that share only the room, and no rank that leads: each rank binds a life as it comes. A
-decode server begins its lives one after the other. So its order is a name that the ranks share, as
-the order of the openings is on a prefill server (binding_tables.py). An introduction that is lost
-or late would break the order on one rank.
+Two servers share only the room, and each rank binds a life as it comes. A decode server begins its
+lives one after the other. So its order is a name that the ranks share, as the order of the openings
+is on a prefill server (binding_tables.py). An introduction that is lost or late would break the
+order on one rank.
 
 Rule 1: a sink names in the introduction of a life the earlier lives of the room that it has begun
         and not aborted. A rank that is met by the later life has met those too, before it.
@@ -25,6 +25,8 @@ from pdproto.spec.handoff.binding import (
     IN_TIME,
     NAMED_BY_EITHER,
     NOT_FAILED_BY_PREDECESSOR,
+    TOLD_IS_MET,
+    landed_life_ends,
 )
 from pdproto.spec.handoff.binding_tables import (
     OLDEST,
@@ -36,7 +38,6 @@ from pdproto.spec.handoff.binding_tables import (
     h,
     introduce,
     k,
-    leads,
     meeting,
     met,
     opening,
@@ -85,10 +86,6 @@ def _one_each(sizes: Sizes) -> Tuples:
     return [(i, i) for i in range(min(sizes[Life], sizes[Use]))]
 
 
-def all_lead(sizes: Sizes) -> Tuples:
-    return [(i, j) for i in range(sizes[Life]) for j in range(sizes[Source])]
-
-
 earlier: Final = Rigid("earlier", h, k, given=_by_number)  # its number is the smaller one
 # The life has the same place among the lives of the room as the use among its requests. No row
 # reads it.
@@ -98,7 +95,7 @@ decode: Final = Machine("decode", host=True)
 ALL_EARLIER_MET: Final = forall(k, implies(earlier(k, h), meeting(p, k) != Meeting.UNBOUND))
 NOTHING_FAILED: Final = all_of(forall(h, meeting(p, h) != Meeting.FAILED),
                                forall(u, opening(p, u) != Opening.OVER))  # on this rank
-# Also in the rows that nodes run: the life that waits for longest is bound first.
+# The life that waits for longest is bound first.
 FIRST_LIFE_FIRST: Final = AddClause("bind", ALL_EARLIER_MET)
 NAMING: Final = (
     each(k, meeting(p, k).to(Meeting.UNBOUND),
@@ -140,13 +137,12 @@ BOTH_SUCCEED: Final = Sometimes(
 
 def _configuration(*faults: str, sources: int = 2) -> Configuration:
     return Configuration({Source: sources, Sink: 1, Life: 2, Use: 2}, faults=faults,
-                         given={leads: all_lead}, dead_bits=True, symmetry=True)
+                         dead_bits=True, symmetry=True)
 
 
 SYSTEM: Final[System] = edited(
     replace(GUARDED, tables=(*GUARDED.tables, Table(decode, rows=(BEGIN_IN_ORDER,))),
-            faults={"lossy": GUARDED.faults["lossy"]}, configurations={}, like=GUARDED, axioms={
-                "each_rank_leads": leads(h, p),
+            configurations={}, like=GUARDED, axioms={
                 "an_order_is_strict": ~earlier(h, h),
                 "an_order_has_one_direction": ~all_of(earlier(h, k), earlier(k, h)),
                 "an_order_is_total": any_of(h.same(k), earlier(h, k), earlier(k, h)),
@@ -162,8 +158,8 @@ SYSTEM: Final[System] = edited(
     *(AddEffect(row, effect) for row in ("meet_first", "be_asked_first") for effect in NAMING),
     ReplaceProperties((
         S2_ALIKE, *IN_ORDER, BOTH_SUCCEED, *COMMITTED_AS_ONE, *NAMED_BY_EITHER, BOUND_ONCE,
-        NOT_FAILED_BY_PREDECESSOR, *IN_TIME)),
-    about="The binding where each rank decides for itself, and a life names those before it.",
+        TOLD_IS_MET, NOT_FAILED_BY_PREDECESSOR, *IN_TIME)),
+    about="The binding where a life names those before it, so that ranks bind alike.",
     configurations={"default": _configuration(sources=1)},
 )
 
@@ -173,7 +169,12 @@ NO_TIMERS: Final[System] = edited(
     *(DropRow(row.name) for table in SYSTEM.tables for row in table.rows
       if isinstance(row.on, Timer)),
     ReplaceProperties((
-        S2_ALIKE, *IN_ORDER, BOTH_SUCCEED, *COMMITTED_AS_ONE, *NAMED_BY_EITHER, BOUND_ONCE)),
+        S2_ALIKE, *IN_ORDER, BOTH_SUCCEED, *COMMITTED_AS_ONE, *NAMED_BY_EITHER, BOUND_ONCE,
+        TOLD_IS_MET,
+        landed_life_ends(Fairness.NO_TIMERS, Fairness.CONSUMED),
+        Sometimes("a_bound_life_fails_by_itself", all_of(
+            meeting(p, h) == Meeting.FAILED, status(d, h) == Status.BEGUN, binds(p, h, u)),
+            why="no sink has ended it"))),
     about="The binding in the order of lives on two ranks, without a clock.",
     configurations={"default": _configuration()},
 )

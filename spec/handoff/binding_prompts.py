@@ -22,12 +22,13 @@ from typing import Final
 
 from pdproto.spec.handoff import binding_named, binding_ordered
 from pdproto.spec.handoff.binding import (
-    ASKS,
     BOUND_ONCE,
     COMMITTED_AS_ONE,
     IN_TIME,
     NAMED_BY_EITHER,
+    TOLD_IS_MET,
 )
+from pdproto.spec.handoff.binding_named import ASKS, named
 from pdproto.spec.handoff.binding_ordered import (
     ALL_EARLIER_MET,
     BOTH_SUCCEED,
@@ -50,10 +51,8 @@ from pdproto.spec.handoff.binding_tables import (
     d,
     h,
     k,
-    leads,
     meeting,
     met,
-    named,
     opening,
     p,
     rank,
@@ -156,13 +155,13 @@ FIND_OTHER: Final = Row(
     why="the request that the life names has another prompt: both end, each with both prompts")
 TELL_OTHER: Final = Row(
     "tell_other_prompt", on=ask(d, h, p), choose=(u,),
-    when=[leads(h, p), meeting(p, h) == Meeting.UNBOUND, NONE_ALIKE_OPEN,
+    when=[meeting(p, h) == Meeting.UNBOUND, NONE_ALIKE_OPEN,
           opening(p, u).among(*HERE), ~fits(h, u)],
     do=[meeting(p, h).to(Meeting.FAILED), differ(p, h, u).to(True)],
     why="the life has waited, and the room has a request of another prompt only")
 END_OTHER: Final = Row(
     "end_other_prompt", on=Timer("no_other_life"), choose=(h, u),
-    when=[leads(h, p), meeting(p, h) == Meeting.FAILED, FREE, opening(p, u) == Opening.WAITING,
+    when=[meeting(p, h) == Meeting.FAILED, FREE, opening(p, u) == Opening.WAITING,
           OLDEST_ALIKE, ~fits(h, u), NONE_ALIKE_WAITS,
           forall(k, implies(fits(k, u), meeting(p, k) != Meeting.UNBOUND))],
     do=[opening(p, u).to(Opening.BOUND), binds(p, h, u).to(True), differ(p, h, u).to(True)],
@@ -181,7 +180,7 @@ _ROWS: Final = (
     DropClause("pass_failure_on", LATEST), AddClause("pass_failure_on", LATEST_ALIKE),
     ReplaceRow("ignore_ask", Ignore(
         ask(d, h, p), name="ignore_ask",
-        when=[meeting(p, h) == Meeting.UNBOUND, leads(h, p),
+        when=[meeting(p, h) == Meeting.UNBOUND,
               any_of(~NONE_ALIKE_WAITS, all_of(NONE_TO_TELL, any_of(~NONE_ALIKE_OPEN, forall(
                   v, implies(~fits(h, v), ~opening(p, v).among(*HERE))))))],
         why="its request has not come here yet")),
@@ -266,20 +265,20 @@ IN_ORDER: Final = (
 
 BOUND: Final = LeadsTo(
     "L1_a_life_and_a_request_of_its_prompt_are_bound",
-    all_of(leads(h, p), fits(h, u), meeting(p, h) == Meeting.UNBOUND,
+    all_of(fits(h, u), meeting(p, h) == Meeting.UNBOUND,
            opening(p, u) == Opening.WAITING),
     any_of(meeting(p, h) != Meeting.UNBOUND, opening(p, u) != Opening.WAITING),
     under=(Fairness.NO_TIMERS,), why="neither waits for one of another prompt")
 # Where no end gives up.
 TOLD: Final = (
     LeadsTo("L2_a_mix_up_ends_its_life",
-            all_of(leads(h, p), status(d, h) == Status.BEGUN, ~fits(h, u),
+            all_of(status(d, h) == Status.BEGUN, ~fits(h, u),
                    opening(p, u) == Opening.WAITING),
             any_of(status(d, h) != Status.BEGUN, opening(p, u) != Opening.WAITING,
                    exists(v, all_of(fits(h, v), opening(p, v) != Opening.NEVER))),
             under=(Fairness.TIMERS,), why="the life asks again"),
     LeadsTo("L2_a_mix_up_ends_its_request",
-            all_of(leads(h, p), meeting(p, h) == Meeting.FAILED,
+            all_of(meeting(p, h) == Meeting.FAILED,
                    opening(p, u) == Opening.WAITING),
             any_of(opening(p, u) != Opening.WAITING, exists(v, binds(p, h, v)),
                    exists(k, all_of(fits(k, u), meeting(p, k) != Meeting.UNMET))),
@@ -292,7 +291,7 @@ def _configuration(
 ) -> Configuration:
     return Configuration(
         {Source: sources, Sink: 1, Life: lives, Use: lives, Prompt: 2}, faults=faults,
-        given={leads: binding_ordered.all_lead}, dead_bits=True, symmetry=True)
+        dead_bits=True, symmetry=True)
 
 
 ORDERED: Final[System] = edited(
@@ -305,7 +304,7 @@ ORDERED: Final[System] = edited(
     "binding-prompts", *_ROWS,
     ReplaceProperties((
         *NAMED_ALIKE, *IN_ORDER, SEEN, CROSSED, BOTH_SUCCEED, *COMMITTED_AS_ONE, *NAMED_BY_EITHER,
-        BOUND_ONCE, NOT_FAILED_BY_PREDECESSOR, *TOLD_LAST, *IN_TIME)),
+        BOUND_ONCE, TOLD_IS_MET, NOT_FAILED_BY_PREDECESSOR, *TOLD_LAST, *IN_TIME)),
     about="The binding where both callers name the prompt, and the room alone names the request.",
     configurations={"default": _configuration(), "deep": _configuration(lives=3)},
 )
@@ -316,7 +315,7 @@ NO_TIMERS: Final[System] = edited(
       if isinstance(row.on, Timer)),
     ReplaceProperties((
         *ALIKE, *IN_ORDER, SEEN, CROSSED, BOTH_SUCCEED, *COMMITTED_AS_ONE, *NAMED_BY_EITHER,
-        BOUND_ONCE, BOUND)),
+        BOUND_ONCE, TOLD_IS_MET, BOUND)),
     about="The binding by the prompt on two ranks a side, without a clock.",
     configurations={"default": _configuration(sources=2)},
 )

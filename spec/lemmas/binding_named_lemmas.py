@@ -2,18 +2,17 @@
 
 from typing import Final
 
-from pdproto.spec.handoff.binding_named import asks
-from pdproto.spec.handoff.binding_tables import bound, d, h, knows, name, named, p, u
+from pdproto.spec.handoff.binding import bound
+from pdproto.spec.handoff.binding_named import asks, name, named
+from pdproto.spec.handoff.binding_tables import Status, d, h, knows, p, status, u
 from pdproto.spec.language import Always, implies
 from pdproto.spec.lemmas import binding_lemmas
 
-_OF_LEADERS: Final = {
-    "the_leader_speaks_of_its_own_request", "a_known_request_is_bound_by_the_leader",
-}
-
 LEMMAS: Final = (
-    *(lemma for lemma in binding_lemmas.GUARDED if lemma.name not in _OF_LEADERS),
-    Always("no_rank_leads", ~bound(p, h, d, u), why="no row sends it"),
+    *binding_lemmas.NAMED_BY_EITHER,
+    Always("a_naming_sink_has_begun", implies(name(d, h, p, u), status(d, h) != Status.NONE),
+           why="a sink sends nothing about a life before it begins"),
+    Always("no_rank_names_a_request", ~bound(p, h, d, u), why="no row sends it"),
     Always("a_sink_knows_the_request_that_it_asks_for", implies(knows(d, h, u), asks(h, u)),
            why="the caller has named it"),
     Always("a_sink_names_the_request_that_it_asks_for", implies(name(d, h, p, u), asks(h, u)),

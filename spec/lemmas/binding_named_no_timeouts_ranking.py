@@ -6,7 +6,7 @@ rank then binds the life, or tells the sink the failure.
 
 from typing import Final
 
-from pdproto.spec.handoff.binding_named import asks
+from pdproto.spec.handoff.binding_named import asks, name
 from pdproto.spec.handoff.binding_tables import (
     Meeting,
     Opening,
@@ -19,7 +19,6 @@ from pdproto.spec.handoff.binding_tables import (
     h,
     knows,
     meeting,
-    name,
     opening,
     p,
     q,

@@ -13,8 +13,6 @@ from pdproto.spec.handoff.binding_tables import (
     d,
     h,
     k,
-    name,
-    named,
     opening,
     p,
     status,
@@ -23,11 +21,6 @@ from pdproto.spec.handoff.binding_tables import (
 )
 from pdproto.spec.language import Always, all_of, implies
 from pdproto.spec.lemmas import binding_lemmas
-
-# Nothing rests on these where each rank leads.
-_IDLE: Final = {
-    "the_leader_speaks_of_its_own_request", "a_known_request_is_bound_by_the_leader",
-}
 
 BEGUN_IN_ORDER: Final = (
     Always("lives_begin_in_their_order",
@@ -39,10 +32,4 @@ BEGUN_IN_ORDER: Final = (
                    opening(p, v) != Opening.NEVER),
            why="the ranks open requests in one order"),
 )
-LEMMAS: Final = (
-    *(lemma for lemma in binding_lemmas.GUARDED if lemma.name not in _IDLE),
-    Always("no_sink_names_a_request", ~name(d, h, p, u),
-           why="each rank leads, so a sink has no other rank to tell"),
-    Always("no_rank_is_told_a_request", ~named(p, h, u), why="no sink names one"),
-    *BEGUN_IN_ORDER,
-)
+LEMMAS: Final = (*binding_lemmas.LEMMAS, *BEGUN_IN_ORDER)

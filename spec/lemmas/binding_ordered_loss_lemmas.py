@@ -7,6 +7,7 @@ the first requests.
 
 from typing import Final
 
+from pdproto.spec.handoff.binding import bound
 from pdproto.spec.handoff.binding_ordered import pairs
 from pdproto.spec.handoff.binding_tables import (
     Meeting,
@@ -15,7 +16,6 @@ from pdproto.spec.handoff.binding_tables import (
     abort,
     ask,
     binds,
-    bound,
     d,
     done,
     failed,
@@ -23,8 +23,6 @@ from pdproto.spec.handoff.binding_tables import (
     introduce,
     meeting,
     met,
-    name,
-    named,
     opening,
     p,
     status,
@@ -35,9 +33,6 @@ from pdproto.spec.language import Always, all_of, any_of, implies
 from pdproto.spec.lemmas.binding_ordered_lemmas import BEGUN_IN_ORDER
 
 LEMMAS: Final = (
-    Always("no_sink_names_a_request", ~name(d, h, p, u),
-           why="each rank leads, so a sink has no other rank to tell"),
-    Always("no_rank_is_told_a_request", ~named(p, h, u), why="no sink names one"),
     Always("no_sink_ends_a_life", status(d, h).among(Status.NONE, Status.BEGUN),
            why="no clock runs out, no rank reports a failure, and no part lands"),
     Always("no_sink_aborts_a_life", ~abort(d, h, p), why="an abort follows a failure"),

@@ -15,7 +15,6 @@ from pdproto.spec.handoff.binding_tables import (
     d,
     h,
     k,
-    knows,
     meeting,
     opening,
     p,
@@ -27,8 +26,8 @@ from pdproto.spec.handoff.roles import Use as Request
 from pdproto.spec.language import Always, all_of, exists, implies
 from pdproto.spec.language.ranking import Help, Monotone, Ranking, Use, Witness
 
-# The oldest request that waits, the life of its place, and the request that its sink knows.
-oldest, its, told_of = Request("oldest"), Life("its"), Request("told_of")
+# The oldest request that waits, and the life of its place.
+oldest, its = Request("oldest"), Life("its")
 
 LEMMAS: Final = (
     Always("the_first_life_that_waits_has_the_place_of_the_first_request_that_waits",
@@ -46,10 +45,10 @@ _ASKS: Final = exists(q, ~ask(d, h, q))
 
 RANKINGS: Final = (
     Ranking("L1_a_life_is_bound_to_the_request_of_its_place", (
-        Help("ask_again", _ASKS, {h: its}), Help("ask_again_by_name", _ASKS, {h: its, u: told_of}),
-        Help("be_asked_first", at={h: its}), Help("bind", at={h: its, u: oldest}),
+        Help("ask_again", _ASKS, {h: its}), Help("be_asked_first", at={h: its}),
+        Help("bind", at={h: its, u: oldest}),
     ), witnesses=(Witness(oldest, opening(p, oldest) == Opening.WAITING),
-                  Witness(its, pairs(its, oldest)), Witness(told_of, knows(d, its, told_of))),
+                  Witness(its, pairs(its, oldest))),
             using=(Use("no_life_waits_before_that_of_the_first_request_that_waits",
                        {p: p, h: its, u: oldest}),),
             why="the sink names the life of the oldest request until the rank has met it"),

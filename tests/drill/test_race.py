@@ -49,7 +49,7 @@ def test_a_race_ends_as_recorded(name: str) -> None:
 @pytest.mark.parametrize("name", ["B22", "B31", "B09", "agreement-B13", "O1", "early-yield",
                                   "registrations-counted", "I1", "empty-before-confirmed",
                                   "misplaced-served", "other-rank-number", "conflict-unsaid",
-                                  "request-of-a-dead-life", "met-by-any"])
+                                  "met-by-any"])
 def test_a_defect_of_each_part_is_seen(name: str) -> None:
     race = arranged(bug_of(name))
     assert race.seen

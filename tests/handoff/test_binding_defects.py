@@ -11,10 +11,10 @@ from pdproto.spec.bugs.bug import Bug
 from tests.handoff.exploring import judged, name_of
 
 TRACE_LENGTHS: Final = {
-    "first-come": 9,
+    "first-come": 5,
     "retry-failed": 6,
     "retry-lost": 4,
-    "use-kept": 8,
+    "use-kept": 4,
     "prompt-by-room": 4,
     "prompt-by-params": 4,
     "prompt-in-order": 7,

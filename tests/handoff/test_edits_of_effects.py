@@ -82,22 +82,24 @@ BOUND_AGAIN: Final = weaker(
 GUARDS: Final = (
     Try("one part is enough, the others will come",
         "S2_a_success_has_every_part",
-        binding.SYSTEM, weaker(
+        binding.GUARDED, weaker(
             "commit", forall(p, exists(u, rooms.took(d, h, p, u))),
             exists(p, exists(u, rooms.took(d, h, p, u)))), ONE_LIFE),
     Try("a life that has failed may still be bound",
         "meeting_edges",
-        binding.SYSTEM, weaker(
+        binding_named.SYSTEM, weaker(
             "bind_named", rooms.meeting(p, h) == Meeting.UNBOUND,
             rooms.meeting(p, h).among(Meeting.UNBOUND, Meeting.FAILED)), ONE_LIFE),
     Try("a life that asks again is failed by any request that has begun",
         "S4_no_request_is_bound_twice_on_a_rank",
-        binding.SYSTEM, weaker(
+        binding.GUARDED, weaker(
             "pass_failure_on", rooms.opening(p, u) == Opening.OVER,
             rooms.opening(p, u) != Opening.NEVER), ONE_RANK),
-    Try("two leaders may share a request",
+    Try("a request may have two lives",
         "S4_no_request_is_bound_twice_on_a_rank",
-        binding.TWO_LEADERS, BOUND_AGAIN),
+        binding.GUARDED, weaker(
+            "bind", rooms.opening(p, u) == Opening.WAITING,
+            rooms.opening(p, u).among(Opening.WAITING, Opening.BOUND)), ONE_RANK),
     Try("the run that was heard of last counts",
         "one_run_of_a_source_counts",
         incarnations.SYSTEM, (
@@ -133,7 +135,7 @@ EFFECTS: Final = (
         binding.GUARDED, (Retarget("find_mixed", to=Status.SUCCESS),)),
     Try("a request that is over stays over when its life comes",
         "a_life_has_bound_its_request",
-        binding.SYSTEM, (DropEffect("find_over", rooms.opening(p, u).to(Opening.BOUND)),),
+        binding_named.SYSTEM, (DropEffect("find_over", rooms.opening(p, u).to(Opening.BOUND)),),
         ONE_LIFE),
     Try("the last source that is heard of changes nothing",
         "a_request_asks_for_memory",
@@ -173,11 +175,10 @@ EFFECTS: Final = (
             "report_broken", group.broke(group.r, group.h).to(True),
             group.done(group.r, group.h).to(True))),
 )
-# With two leaders the first of them is refuted (see GUARDS).
 HARMLESS: Final = (
     Try("a request that is bound may be bound again",
-        "one leader binds a request to one life, so no other life is told of it",
-        binding.SYSTEM, BOUND_AGAIN, ONE_LIFE),
+        "one life asks for a request, so no other is bound to it",
+        binding_named.SYSTEM, BOUND_AGAIN),
     Try("a life that has ended takes a request that has ended",
         "both have ended, and neither waits for the other",
         binding_named.SYSTEM, weaker(

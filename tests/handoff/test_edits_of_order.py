@@ -1,8 +1,7 @@
 """Further edits of the binding, of the rank of a room, of the registry, and of groups.
 
 test_thirty_edits.py, test_twenty_edits.py and test_edits_of_effects.py have those before. Each of
-these 24 looks harmless to somebody who reads one row. The first was noticed by no property before
-`binding-once` had `L1_every_rank_binds_as_its_leader`. The last three edits change nothing.
+these looks harmless to somebody who reads one row. The last three edits change nothing.
 """
 
 from dataclasses import replace
@@ -26,7 +25,7 @@ from pdproto.spec.handoff import (
     routing,
 )
 from pdproto.spec.handoff import binding_tables as rooms
-from pdproto.spec.handoff.binding_tables import Meeting, Opening, d, h, k, p, q, u
+from pdproto.spec.handoff.binding_tables import Meeting, Opening, d, h, k, p, u
 from pdproto.spec.language import (
     ANY,
     AddClause,
@@ -52,14 +51,11 @@ _EVERY_RANK_HAS_ENDED: Final = forall(
     group.peer, group.broke(group.peer, group.h) | group.done(group.peer, group.h))
 
 BINDING: Final = (
-    Try("a life that has failed need not be named to its sink",
-        "L1_every_rank_binds_as_its_leader",
-        binding.ONCE, (AddClause("tell_use", rooms.meeting(p, h) == Meeting.BOUND),)),
-    Try("the leader alone needs to hear of a failure",
+    Try("a sink need not be told its request, for each part names it",
+        "L1_a_sink_learns_its_request", binding.GUARDED, (DropRow("tell_use"),)),
+    Try("the rank that has failed alone needs to hear of a failure",
         "L2_a_failure_reaches_every_rank",
-        binding.NO_TIMERS, swapped(
-            "hear_failure", rooms.STOP_ALL,
-            each(q, rooms.abort(d, h, q), where=rooms.leads(h, q))), ONE_LIFE),
+        binding.GUARDED, swapped("hear_failure", rooms.STOP_ALL, rooms.abort(d, h, p)), ONE_LIFE),
     Try("a life names no other",
         "S2_ranks_bind_a_life_alike_while_nothing_fails",
         binding_ordered.NO_TIMERS, (DropEffect("meet_first", _NAMING),

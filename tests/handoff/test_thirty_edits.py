@@ -20,7 +20,7 @@ from pdproto.spec.handoff import (
     routing,
 )
 from pdproto.spec.handoff import binding_tables as rooms
-from pdproto.spec.handoff.binding_tables import d, h, k, p, q, u, v
+from pdproto.spec.handoff.binding_tables import d, h, k, p, u, v
 from pdproto.spec.handoff.roles import Incarnation, Life, Sink, Source, Use
 from pdproto.spec.language import (
     ANY,
@@ -33,7 +33,6 @@ from pdproto.spec.language import (
     DropRow,
     Ignore,
     System,
-    each,
     edited,
     forall,
     implies,
@@ -64,19 +63,19 @@ BINDING: Final = (
     Try("any life of the room will do for a request that waits",
         "S2_a_life_has_the_request_that_it_asks_for",
         binding_named.SYSTEM,
-        (DropClause("bind_named", rooms.named(p, h, u)),), ONE_RANK),
+        (DropClause("bind_named", binding_named.named(p, h, u)),), ONE_RANK),
     Try("a request that has ended answers whoever comes",
         "a_retry_is_not_failed_by_its_predecessor",
         binding_named.SYSTEM,
-        (DropClause("find_over", rooms.named(p, h, u)),), ONE_RANK),
+        (DropClause("find_over", binding_named.named(p, h, u)),), ONE_RANK),
     Try("a life that has ended ends whoever waits",
         "an_ended_life_takes_no_request",
         binding_named.SYSTEM,
-        (DropClause("end_named", rooms.named(p, h, u)),), ONE_RANK),
+        (DropClause("end_named", binding_named.named(p, h, u)),), ONE_RANK),
     Try("a sink that comes first needs no name",
         "L1_a_request_on_both_servers_is_bound",
         binding_named.NO_TIMERS,
-        (DropEffect("begin", each(q, rooms.name(d, h, q, u))),), ONE_LIFE),
+        (DropEffect("begin", binding_named.NAMED_TO_ALL),), ONE_LIFE),
     Try("a life that is over binds nothing",
         "L2_a_life_that_has_ended_ends_its_request",
         binding_named.NO_TIMERS,
@@ -105,7 +104,7 @@ BINDING: Final = (
     Try("an abort that comes again needs no name",
         "L2_a_life_that_has_ended_ends_its_request",
         binding_named.NO_TIMEOUTS,
-        (DropEffect("abort_again_by_name", each(q, rooms.name(d, h, q, u))),)),
+        (DropEffect("abort_again_by_name", binding_named.NAMED_TO_ALL),)),
     Try("a life that has ended takes a request, and another life that waits gets the next",
         "a_request_that_another_life_may_want_goes_on",
         binding.GUARDED, (

@@ -263,7 +263,7 @@ DEFECTS: Final = (
         "bind", tables.opening(tables.p, tables.u) == tables.Opening.WAITING))),
     # A life that has ended ends the next request of the room, which may be a retry.
     (UNNAMED, of_decode_alone, table_of(ReplaceRow(
-        "end_with_life", replace(tables.END_WITH_LIFE, on=None)))),
+        "end_with_life", replace(RANK_ALONE.row("end_with_life"), on=None)))),
 )
 
 

@@ -21,7 +21,6 @@ from pdproto.spec.handoff.binding_tables import (
     ask,
     d,
     h,
-    leads,
     meeting,
     opening,
     p,
@@ -209,7 +208,7 @@ def test_a_prompt_that_is_no_digest_is_refused_at_the_call(
 # Edits of the rows that nodes run, and what the tests above see then.
 NOT_TOLD: Final = ReplaceRow("tell_other_prompt", Ignore(
     ask(d, h, p), name="tell_other_prompt", why="a defect", when=[
-        leads(h, p), meeting(p, h) == Meeting.UNBOUND, NONE_ALIKE_OPEN, exists(
+        meeting(p, h) == Meeting.UNBOUND, NONE_ALIKE_OPEN, exists(
             u, all_of(~fits(h, u), opening(p, u).among(*HERE)))]))
 
 

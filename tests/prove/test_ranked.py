@@ -17,7 +17,7 @@ from tests.property.profiles import some
 from tests.tiers import sampled
 
 NAMES: Final = ("registry", "dp-rank", "incarnations")
-BINDINGS: Final = ("binding-no-timeouts", "binding-named-no-timeouts", "binding-ordered-loss")
+BINDINGS: Final = ("binding-named-no-timeouts", "binding-ordered-loss")
 RANKINGS: Final = tuple(
     pytest.param(name, ranking, id=f"{name}-{ranking.leads_to}",
                  marks=() if ranking.pending is None else (pytest.mark.slow, pytest.mark.nightly))

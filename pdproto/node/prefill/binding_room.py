@@ -1,9 +1,8 @@
 """The request of a room to which a life belongs, on a prefill rank.
 
 Rule 1: the table of the rank decides (spec/handoff/binding_prompts.py): `binding-prompts-named` for
-        lives and requests that the caller has numbered, and `binding-prompts` for the others, where
-        the rank leads every life. Here openings, introductions and aborts become events of the
-        table.
+        lives and requests that the caller has numbered, and `binding-prompts` for the others. Here
+        openings, introductions and aborts become events of the table.
 Rule 2: the automaton of a room counts a life and a request until the table asks about them no more
         (LIFE_IS_OVER, REQUEST_IS_OVER).
 Rule 3: of a prompt it counts WINDOW lives and WINDOW requests. Further ones queue in their order,
@@ -25,6 +24,7 @@ from pdproto.runtime.role import WINDOW, AfterEvent, Pairs, RankRole
 from pdproto.runtime.wire import Frame, Life
 from pdproto.spec.handoff import binding_tables as tables
 from pdproto.spec.handoff import roles
+from pdproto.spec.handoff.binding_named import name
 from pdproto.spec.language.sorts import Sort
 
 T = TypeVar("T")
@@ -198,10 +198,10 @@ class Room:
             return
         h, u = of.lives.inside.index(life), other.requests.inside.index(request)
         if of is other:
-            self._take(of, self._automaton.message(tables.name, (0, h, 0, u)))
+            self._take(of, self._automaton.message(name, (0, h, 0, u)))
         else:
             self._take_both(of, other, lambda both: both.message(
-                tables.name, (0, h, 0, u + WINDOW)))
+                name, (0, h, 0, u + WINDOW)))
 
     @property
     def is_armed(self) -> bool:
