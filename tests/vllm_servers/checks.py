@@ -34,7 +34,7 @@ from tests.vllm_servers.stage import (
 )
 
 HELD_UP: Final = 0.01  # of the steps may take the connector more than a millisecond of CPU time
-HELD_UP_BY_SIGNATURES: Final = 0.1  # the same, where decode compares one for each request
+FEW_STEPS: Final = 4  # may in any case, on a busy machine
 HANGS_S: Final = 10.0  # after a server has died, every request has an end within this
 SERVES_AGAIN: Final = 30  # requests
 BOTH: Final = " at decode: want the same at both ends"  # of a layout, with the value of each end
@@ -80,17 +80,17 @@ def _equality(stage: Stage, layout: Layout, count: int) -> Finding:
     pair.check_nothing_is_held()
     if layout.connector == OURS:
         for server in pair.servers:
-            _check_steps(server, HELD_UP_BY_SIGNATURES if layout.members else HELD_UP)
+            _check_steps(server)
     return found
 
 
-def _check_steps(server: Server, most: float) -> None:
+def _check_steps(server: Server) -> None:
     """The histograms of the connector's calls say that no step was held up."""
     known = steps(server)
     assert known, f"{server.name}: no step is in the histograms of the connector's calls"
     for step, count in known.items():
         late = 1 - within_a_millisecond(server, f"{step}_cpu_seconds")
-        assert late <= most, (
+        assert late <= max(HELD_UP, FEW_STEPS / count), (
             f"{server.name}: {late:.1%} of {count:.0f} {step} take over 1 ms of CPU time")
 
 
