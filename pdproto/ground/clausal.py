@@ -42,12 +42,15 @@ class Sized(Protocol):
 
 
 class ClausalForm:
-    """Formulas in negation normal form as clauses. most: a longer list is not made."""
+    """Formulas in negation normal form as clauses. most: a longer list is not made. patient: as of
+    `joint`; without it, a formula of too many clauses is told early.
+    """
 
-    def __init__(self, ground: Sized, most: int) -> None:
+    def __init__(self, ground: Sized, most: int, *, patient: bool = True) -> None:
         self.given: Final = ground.given
         self.environments: Final = ground.environments
         self.most: Final = most
+        self.patient: Final = patient
         self._layout: Final = ground.layout
         self._parts: Final[dict[int, FormulaPart]] = {}  # by the id of the formula
 
@@ -65,11 +68,11 @@ class ClausalForm:
 
     def joint(self, parts: Iterator[list[Clause]]) -> list[Clause]:
         """The clauses of a conjunction, or TOO_MANY."""
-        return joint(parts, self.most)
+        return joint(parts, self.most, patient=self.patient)
 
     def product_of(self, parts: Iterator[list[Clause]]) -> list[Clause]:
         """The clauses of a disjunction, or TOO_MANY."""
-        return product_of(parts, self.most)
+        return product_of(parts, self.most, patient=self.patient)
 
     def _made(self, formula: Formula, environment: Environment) -> list[Clause]:
         match formula:

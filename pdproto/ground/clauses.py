@@ -26,13 +26,18 @@ def static(truth: bool) -> list[Clause]:
     return TRIVIAL if truth else NEVER
 
 
-def joint(parts: Iterator[list[Clause]], most: int) -> list[Clause]:
-    """The clauses of a conjunction; one alone if it cannot hold, so that products stay small."""
+def joint(parts: Iterator[list[Clause]], most: int, *, patient: bool = True) -> list[Clause]:
+    """The clauses of a conjunction; one alone if it cannot hold, so that products stay small.
+
+    patient: parts behind one with too many clauses are looked at, which may decide the whole.
+    """
     joint: list[Clause] = []
     few = True
     for clauses in parts:
         if () in clauses and clauses is not TOO_MANY:
             return NEVER
+        if clauses is TOO_MANY and not patient:
+            return TOO_MANY
         few = few and clauses is not TOO_MANY
         if few:
             joint += clauses
@@ -42,8 +47,10 @@ def joint(parts: Iterator[list[Clause]], most: int) -> list[Clause]:
     return joint if few else TOO_MANY
 
 
-def product_of(parts: Iterable[list[Clause]], most: int) -> list[Clause]:
-    """The clauses of a disjunction: one clause from each part, joined.
+def product_of(
+    parts: Iterable[list[Clause]], most: int, *, patient: bool = True
+) -> list[Clause]:
+    """The clauses of a disjunction: one clause from each part, joined. patient: as of `joint`.
 
     Of many, those that always hold or follow from others are left out after each part.
     """
@@ -51,6 +58,8 @@ def product_of(parts: Iterable[list[Clause]], most: int) -> list[Clause]:
     for clauses in parts:
         if not clauses:
             return TRIVIAL
+        if clauses is TOO_MANY and not patient:
+            return TOO_MANY
         kept.append(clauses)
     if any(clauses is TOO_MANY for clauses in kept):
         return TOO_MANY

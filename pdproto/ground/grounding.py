@@ -109,7 +109,7 @@ class Grounder:
         self.consume: Final = consume
         self.deliveries: Deliveries = Deliveries(layout, {})
         self.queues: Final = Queues(layout)
-        self._few: Final = ClausalForm(self, FEW_MAX)
+        self._few: Final = ClausalForm(self, FEW_MAX, patient=False)  # a diagram is made instead
         self._many: Final = ClausalForm(self, CLAUSES_MAX)
         self.carried: Final[frozenset[Symbol]] = frozenset(
             one for message in layout.symbols if isinstance(message, Message)

@@ -47,19 +47,24 @@ class FormulaPart:
 
 def parts_of(formula: Formula) -> Iterator[FormulaPart]:
     """The parts of a formula that lack one of its free variables, or more."""
-    whole = {*free_variables(formula)}
-    waiting = [formula]
-    while waiting:
-        one = waiting.pop()
-        match one:
-            case And(parts) | Or(parts):
-                waiting += parts
-            case Forall(_, body) | Exists(_, body):
-                waiting.append(body)
-            case AtLeast():
-                pass
-            case _:
-                continue
-        free = free_variables(one)
-        if not whole.issubset(free):
-            yield FormulaPart(one, free)
+    found: list[tuple[Formula, frozenset[Sort]]] = []
+    whole = _collect(formula, found)
+    for part, free in found:
+        if free < whole:
+            yield FormulaPart(part, tuple(free))
+
+
+def _collect(formula: Formula, found: list[tuple[Formula, frozenset[Sort]]]) -> frozenset[Sort]:
+    """The free variables; each part that is worth keeping is put behind `found`, with its own."""
+    match formula:
+        case And(parts) | Or(parts):
+            mentioned = formula.mentions if isinstance(formula, And) else ()
+            free = frozenset(mentioned).union(*(_collect(part, found) for part in parts))
+        case Forall(variable, body) | Exists(variable, body):
+            free = _collect(body, found) - {variable}
+        case AtLeast():
+            free = frozenset(free_variables(formula))
+        case _:
+            return frozenset(free_variables(formula))
+    found.append((formula, free))
+    return free

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pdproto.ground.clausal import ClausalForm
-from pdproto.ground.clauses import FEW, product_of, strongest
+from pdproto.ground.clauses import FEW, NEVER, TOO_MANY, joint, product_of, strongest
 from pdproto.ground.grounding import CLAUSES_MAX, Ground
 from pdproto.ground.program import Clause, Guard, Literal, simplified
 from pdproto.spec.language import (
@@ -184,3 +184,11 @@ def test_of_a_count_no_clauses_are_made_of_what_a_rigid_relation_excludes(asked:
         Guard(*found.layout.literal(FLAG, (0,), True))]
     assert {at for formula, at in noted if formula == of_members} == {0}
     assert negated(of_members) not in [formula for formula, _ in noted]
+
+
+def test_parts_behind_one_of_too_many_clauses_are_not_made() -> None:
+    """Where a diagram is made instead, nobody needs to know what they would say."""
+    for join in (joint, product_of):
+        parts = iter([TOO_MANY, NEVER])
+        assert join(parts, MOST, patient=False) is TOO_MANY
+        assert next(parts) is NEVER
