@@ -24,7 +24,7 @@ from math import inf
 from typing import Any, Final
 
 from pdproto.node.link import Link, member_of
-from pdproto.node.peer import Listener, OutgoingBatch, Peer
+from pdproto.node.peer import Listener, OutgoingBatch, Peer, peers_at
 from pdproto.node.ports import Connection, ConnectionChange, Pace, Transport
 from pdproto.node.suspicions import Suspicions
 from pdproto.runtime.automaton import Event
@@ -101,9 +101,8 @@ class Connections:
     def connect(self, name: str, endpoint: str, now: float) -> Peer:
         """The peer of that name, at that endpoint. A peer of the same name at another endpoint
         counts as gone, unless it is connected and heard of: then the endpoint is that of an earlier
-        run, which a request may have been told before the restart.
-
-        Raises RemoteProtocolError in that case, and if no connection can be opened.
+        run, which a request may have been told before the restart. The same holds of another name
+        at this endpoint. Raises RemoteProtocolError then, and if no connection can be opened.
         """
         peer = self.peers.get(name)
         if peer is not None and not peer.lost:
@@ -113,8 +112,11 @@ class Connections:
                 raise RemoteProtocolError(
                     f"{name} is at {peer.endpoint} now, and the request names {endpoint}")
             self.replace(peer, f"another process has its name now, at {endpoint}")
-        ours = self._transport.address_for(endpoint)
-        before = peer
+        for other in peers_at(endpoint, self.peers):
+            if self._is_well(other, now):
+                raise RemoteProtocolError(f"{other.name} is at {endpoint} now, and not {name}")
+            self.replace(other, f"another request names {name} at its address, {endpoint}")
+        before, ours = peer, self._transport.address_for(endpoint)
         connection = self._transport.connect(name, endpoint)
         peer = Peer(name, endpoint, connection, [], 0.0, now, ours, now)
         peer.broken = now + self._link.grace_s  # its address is known, so it listens or has ended

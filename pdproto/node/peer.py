@@ -136,3 +136,10 @@ def measure_peers(metrics: Metrics, peers: Mapping[str, Peer]) -> None:
     metrics.gauge("unheard_peers", "Peers with a broken connection in one direction or both",
                   lambda: sum(bool(peer.mute or peer.deaf) for peer in list(peers.values())
                               if not peer.lost))
+
+
+def peers_at(endpoint: str, peers: Mapping[str, Peer]) -> list[Peer]:
+    """Those at this endpoint that are not lost. Two connections to it would have one name of ours,
+    and its ROUTER serves one of them.
+    """
+    return [peer for peer in peers.values() if peer.endpoint == endpoint and not peer.lost]
