@@ -1,6 +1,7 @@
 """Every trigger has one answer, for all sizes; lint at small sizes agrees on edited tables."""
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -91,6 +92,25 @@ def test_two_answers_are_named() -> None:
         "client on grant: enter or leave_again",
         "client on grant: enter or reject_grant_waiting_holding",
     }
+
+
+def test_a_message_without_a_row_is_told_where_to_write_one(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It printed "false", the empty choice among no rows."""
+    spec = tmp_path / "deaf.py"
+    spec.write_text("""
+from pdproto.spec.examples.lock_server import SYSTEM
+from pdproto.spec.language import DropRow, ReplaceProperties, edited
+
+ON_GRANT = [row.name for table in SYSTEM.tables for row in table.rows
+            if "grant" in str(getattr(row.on, "message", ""))]
+DEAF = edited(SYSTEM, "deaf", ReplaceProperties(()), *map(DropRow, ON_GRANT))
+""", encoding="utf-8")
+    assert main(["prove", f"{spec}:DEAF", "--no-cache", "--quiet"]) == 1
+    told = capsys.readouterr().out
+    assert "no row is on it: write a Row, an Ignore or a Reject in the table of client" in told
+    assert "\nfalse\n" not in told
 
 
 def test_the_command_line_prints_the_answer(capsys: pytest.CaptureFixture[str]) -> None:

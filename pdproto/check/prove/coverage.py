@@ -202,9 +202,11 @@ def _is_read(system: System, on: Event) -> bool:
 def _answered(answers: Answers, assumed: tuple[Claim, ...]) -> Obligation:
     """The obligation that some row answers in every state."""
     told = answers.some
+    said = "" if answers.rows else ("no row is on it: write a Row, an Ignore or a Reject in the "
+                                    f"table of {answers.table.machine}")
     claim = Claim(f"{answers.name}: answered", told, Method.COVERAGE, answers.table.place,
                   why="each arriving event is acted on, ignored or rejected",
-                  part_of=answers.part_of)
+                  part_of=answers.part_of, said=said)
     return _asked(answers, claim, negated(told), assumed)
 
 

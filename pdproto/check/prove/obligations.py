@@ -78,7 +78,8 @@ class Method(StrEnum):
 class Claim:
     """A claim to prove. Free variables of the formula stand for all elements.
 
-    said: the claim in words, where no formula about a state has it (EDGES, REJECTS, BUSY, REFINES).
+    said: the claim in words, where no formula about a state has it (EDGES, REJECTS, BUSY, REFINES;
+    COVERAGE of a message without a row).
     """
 
     name: str
