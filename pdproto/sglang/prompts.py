@@ -19,17 +19,16 @@ NO_ROOM_REASON: Final = ("bootstrap_room is 0, which SGLang reads as a metadata 
                          "come: it would keep the request for ever; want 1 to 2**63 - 1")
 
 
-def require_room(room: int | None, rank: int | None = None) -> None:
-    """Raise ValueError or TypeError for a room, or for a data-parallel rank of it, that cannot be.
-    A client of SGLang's HTTP port may have written any.
+def room_of(room: int | None) -> int:
+    """The room, if it can be one: a client of SGLang's HTTP port may have written anything. Raises
+    TypeError or ValueError otherwise.
     """
     if room is None:
         raise ValueError("bootstrap_room is None: want the number that the router puts into both "
                          "halves of a request")
     if room == NO_ROOM:
         raise ValueError(NO_ROOM_REASON)
-    checked.whole("bootstrap_room", room, 1)
-    checked.whole_or_none("disagg_prefill_dp_rank", rank)
+    return checked.whole("bootstrap_room", room, 1)
 
 
 def note_request(queue: Any, request: Any, *_: Any, **__: Any) -> None:

@@ -15,7 +15,7 @@ from sglang.srt.disaggregation.base.conn import BaseKVReceiver, KVTransferDestin
 
 from pdproto.node.decode.receiver import Receiver
 from pdproto.runtime.automaton import Assignment, Automaton, Event
-from pdproto.sglang.prompts import NO_ROOM, require_room
+from pdproto.sglang.prompts import NO_ROOM, room_of
 from pdproto.sglang.statuses import failed
 from pdproto.spec.handoff import scheduler
 from pdproto.spec.handoff.poll import KVPoll
@@ -73,7 +73,7 @@ class PdprotoKVReceiver(BaseKVReceiver):
             (scheduler.closed, True): self._close,
         }
         try:
-            require_room(bootstrap_room)
+            self.bootstrap_room = room_of(bootstrap_room)
         except (TypeError, ValueError) as error:
             self._give_up(str(error))
 

@@ -17,7 +17,7 @@ from pdproto.items.pieces import pieces
 from pdproto.node.prefill.sender import Lane, Sender
 from pdproto.pages.copies import Computed
 from pdproto.runtime.automaton import Automaton, Event
-from pdproto.sglang.prompts import require_room
+from pdproto.sglang.prompts import room_of
 from pdproto.sglang.statuses import failed
 from pdproto.spec.handoff.poll import SENDING_SETTLED, KVPoll
 from pdproto.spec.handoff.roles import Buffer, Chunk, Life, Sink, Source
@@ -116,8 +116,7 @@ class PdprotoKVSender(BaseKVSender):
     def _opened(self, room: int, named: int | None) -> Sender | Absent:
         """The hand-over; one that has failed, for a room that cannot be. Decode refuses it, too."""
         try:
-            require_room(room, named)
-            return self.kv_mgr.prefill.open(room, named=named, prompt=self.kv_mgr.prompt)
+            return self.kv_mgr.prefill.open(room_of(room), named=named, prompt=self.kv_mgr.prompt)
         except (TypeError, ValueError) as error:
             refused = Absent()
             refused.abort(str(error))

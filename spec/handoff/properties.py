@@ -175,7 +175,7 @@ LIVENESS: Final = (
         "L2_a_refusal_reaches_every_sink", "L2_a_refusal_reaches_every_source",
         "L2_a_sinks_failure_is_decided", "L2_a_failure_reaches_the_sink",
         "L2_a_mix_up_ends_its_life", "L2_a_mix_up_ends_its_request",
-        "L2_a_failure_reaches_every_rank",
+        "L2_a_failure_reaches_every_rank", "L2_a_request_that_has_ended_ends_a_life",
         "L2_a_request_that_has_ended_ends_its_life",
         "L2_a_life_that_has_ended_ends_its_request", "L2_a_leg_is_answered_at_once",
         "L2_a_leg_of_an_ended_room_is_told_at_once"),

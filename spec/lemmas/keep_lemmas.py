@@ -27,7 +27,7 @@ LEMMAS: Final = (
     Always("an_answer_is_noted", implies(any_of(served(h), refused(h)), answered(h))),
     Always("a_leg_is_answered_after_it_has_asked",
            implies(answered(h), asking(h) != AtLeg.IDLE)),
-    Always("a_leg_reads_what_it_has_asked_for", implies(reads(h, room), ask(h, room))),
+    Always("a_leg_that_reads_has_asked", implies(reads(h, room), ask(h, room))),
     Always("a_leg_that_reads_was_answered", implies(reads(h, room), answered(h))),
     Always("a_leg_that_has_read_was_answered", implies(has_read(h), answered(h))),
     Always("a_leg_has_one_answer", implies(served(h), ~refused(h))),
