@@ -10,15 +10,14 @@ from collections.abc import Callable
 from functools import wraps
 from typing import Any, Final, TypeVar
 
-from vllm.v1.engine.core import EngineCore
-
 FOUND: Final = "pdproto_found"
 Found = TypeVar("Found")
 
 
-def look_ahead() -> None:
-    """Have vLLM's engine call `look_ahead` of its connector. A second call does nothing."""
-    make = EngineCore.preprocess_add_request
+def look_ahead(engine: Any) -> None:
+    """Have vLLM's class EngineCore call `look_ahead` of its connector. A second call does nothing.
+    """
+    make = engine.preprocess_add_request
     if hasattr(make, "__wrapped__"):
         return
 
@@ -31,7 +30,7 @@ def look_ahead() -> None:
                 look(request)
         return request, wave
 
-    EngineCore.preprocess_add_request = preprocess_add_request
+    engine.preprocess_add_request = preprocess_add_request
 
 
 def found(request: Any, look: Callable[[Any], Found]) -> Found:

@@ -25,6 +25,7 @@ from vllm.distributed.kv_transfer.kv_connector.v1.base import (
     KVConnectorWorkerMetadata,
     SupportsHMA,
 )
+from vllm.v1.engine.core import EngineCore
 from vllm.v1.request import RequestStatus
 
 from pdproto.vllm.ahead import look_ahead
@@ -112,7 +113,7 @@ class PdprotoConnector(KVConnectorBase_V1, SupportsHMA):
         if role is KVConnectorRole.WORKER:
             self._worker = Worker(settings, vllm_config, kv_cache_config, self._block_groups)
             return
-        look_ahead()
+        look_ahead(EngineCore)
         if transfer.is_kv_producer:
             self._offering = OfferingScheduler(self._block_groups, layout, Seals(settings),
                                                self._groups_of, is_caching=bool(
