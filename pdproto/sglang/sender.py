@@ -16,6 +16,7 @@ from pdproto.items.data_path import placement_in
 from pdproto.items.pieces import pieces
 from pdproto.node.prefill.sender import Lane, Sender
 from pdproto.pages.copies import Computed
+from pdproto.runtime import checked
 from pdproto.runtime.automaton import Automaton, Event
 from pdproto.sglang.prompts import room_of
 from pdproto.sglang.statuses import failed
@@ -116,6 +117,7 @@ class PdprotoKVSender(BaseKVSender):
     def _opened(self, room: int, named: int | None) -> Sender | Absent:
         """The hand-over; one that has failed, for a room that cannot be. Decode refuses it, too."""
         try:
+            named = checked.whole_or_none("disagg_prefill_dp_rank", named)
             return self.kv_mgr.prefill.open(room_of(room), named=named, prompt=self.kv_mgr.prompt)
         except (TypeError, ValueError) as error:
             refused = Absent()
