@@ -52,8 +52,10 @@ class Seq:
             object.__setattr__(self, "values", given := given.values)
         right = isinstance(given, Int) or (
             isinstance(given, type) and issubclass(given, Sort | Enum))
+        instead = ("; a list of pairs is two lists, which a row changes together"
+                   if isinstance(given, tuple | list | Seq) else "")
         require(right, f"Seq({shown(given)}, ...): want the values of an element first: a sort, an "
-                       "enum, or numbers, as Int(0, 5)")
+                       f"enum, or numbers, as Int(0, 5){instead}")
         require(type(self.most) is int and 1 <= self.most <= LONGEST, f"{self!r}: want most= from "
                 f"1 to {LONGEST}, the greatest length")
 

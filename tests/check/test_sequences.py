@@ -300,6 +300,18 @@ def test_an_edit_drops_and_adds_a_word_of_a_list() -> None:
         edited(system, "none", DropEffect("go", log(w).tail()))
 
 
+def test_two_lists_that_change_together_are_a_list_of_pairs() -> None:
+    """At most two pairs of two values: 1 + 4 + 16 states."""
+    one, two = m.function("first", Seq(Item, most=2)), m.function("second", Seq(Hue, most=2))
+    pushing = [Row(f"push_{hue.name.lower()}", on=Call(f"push_{hue.name.lower()}", i),
+                   when=~one(w).full, do=[one(w).append(i), two(w).append(hue)])
+               for hue in list(Hue)[:2]]
+    system = System("pairs", "Pairs.", (Table(m, rows=(*pushing,)),),
+                    (Always("as_long", one(w).length == two(w).length),), final=TRUE)
+    told = check(system, Configuration({Worker: 1, Item: 2}), CheckSettings(keep_going=True))
+    assert (told.verdict, told.states) == (Verdict.HOLDS, 21)
+
+
 def test_a_copied_element_is_that_of_the_other_function() -> None:
     """Both functions change places in one step; what is unset is copied too."""
     one, two = m.function("one", Item), m.function("two", Item)
@@ -315,6 +327,8 @@ def test_a_copied_element_is_that_of_the_other_function() -> None:
 
 MISTAKES: dict[str, tuple[Callable[[], object], str]] = {
     "no values": (lambda: Seq(5, most=2), "want the values of an element first"),  # type: ignore[arg-type]  # the mistake
+    "pairs": (lambda: Seq((Item, Hue), most=2),  # type: ignore[arg-type]  # the mistake
+              "a list of pairs is two lists, which a row changes together"),
     "too long": (lambda: Seq(Item, most=100), "want most= from 1 to 64"),
     "an index past the end": (lambda: log(w).at(2), "past the end: log has at most 2 elements"),
     "before the first": (lambda: log(w).at(-1), "past the end"),
