@@ -77,7 +77,7 @@ VLLM: Final = (
            (*_REFUSED, f"{_SCHEDULER}test_vllm_itself_does_not_start_with_static_sinks"),
            "vLLM 0.32 and 0.33 end at start-up with it, with any connector or none"),
     Family("rings of keys that are compressed (DeepSeek V4.1, GLM-5-Next)",
-           ("CircularBufferSpec",), Answer.REFUSED, _REFUSED,
+           ("CircularBufferSpec", "KpoolTailSpec"), Answer.REFUSED, _REFUSED,
            "the ring's place depends on the number of tokens, and no test shows it"),
     Family("reference windows (R-SWA)", ("RSWASpec",), Answer.BY_SCHEDULER, _OTHER),
     Family("encoder and decoder (Whisper)", ("CrossAttentionSpec", "EncoderOnlyAttentionSpec"),

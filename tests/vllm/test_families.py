@@ -30,7 +30,8 @@ def kinds_of(base: type) -> Iterator[type]:
 def test_each_kind_of_vllm_has_a_family_with_the_answer_of_the_connector() -> None:
     there = set(kinds_of(KVCacheSpec))
     named = {kind for one in families.VLLM for kind in one.kinds}
-    assert named == {kind.__name__ for kind in there}
+    assert named ^ {kind.__name__ for kind in there} <= {"KpoolTailSpec"}  # of vLLM 0.31 alone
+    assert "KpoolTailSpec" in named
     served = {kind for one in families.VLLM if one.answer is not Answer.REFUSED
               for kind in one.kinds}
     assert served == {kind.__name__ for kind in (*KINDS, UniformTypeKVCacheSpecs)}
