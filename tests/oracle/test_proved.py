@@ -38,7 +38,7 @@ def test_the_oracle_agrees_with_a_proof(seed: int) -> None:
 def test_the_oracle_agrees_with_many_proofs(first: int) -> None:
     found = {seed: compared(seed) for seed in range(first, first + BLOCK)}
     assert {seed: one.differences for seed, one in found.items() if one.differences} == {}
-    assert sum(one.proved + one.failed for one in found.values()) > BLOCK // 2
+    assert sum(one.proved + one.failed for one in found.values()) > BLOCK // 3
 
 
 @pytest.mark.nightly
