@@ -1,13 +1,12 @@
 """Suggests lemmas automatically: clauses that hold in small instances and are inductive.
 
 It tries every clause of up to three literals over one variable of each sort; if these do not
-suffice, those of other shapes (guesses.py). First the clauses are tested on the reachable states of
-a small instance, then the remaining ones on a larger instance. Of the clauses that hold in both,
-the greatest inductive set is kept (Houdini: Flanagan and Leino, FME 2001): a clause that fails at
-the start, or that some row breaks although all others hold, is dropped, until no clause is dropped.
-Proofs with these clauses are valid for all sizes, because the instances only give guesses. Then
-clauses that the properties do not need are left out. In the end the prover itself is asked about
-what is left: it decides what is told.
+suffice, those of other shapes (guesses.py). The clauses are tested on the reachable states of two
+small instances. Of those that hold in both, the greatest inductive set is kept (Houdini: Flanagan
+and Leino, FME 2001): a clause that fails at the start, or that some row breaks although all others
+hold, is dropped, until no clause is dropped. Proofs with these clauses are valid for all sizes,
+because the instances only give guesses. Then clauses that the properties do not need are left out.
+In the end the prover itself is asked about what is left: it decides what is told.
 """
 
 from collections.abc import Sequence
