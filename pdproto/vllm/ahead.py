@@ -24,13 +24,19 @@ def look_ahead(engine: Any) -> None:
     @wraps(make)
     def preprocess_add_request(core: Any, told: Any) -> tuple[Any, int]:
         request, wave = make(core, told)
-        connector = core.scheduler.get_kv_connector()
-        for one in getattr(connector, "_connectors", (connector,)):  # of vLLM's MultiConnector
-            if (look := getattr(one, "look_ahead", None)) is not None and not request.resumable:
+        if not request.resumable:
+            for look in calls_of(core.scheduler.get_kv_connector(), "look_ahead"):
                 look(request)
         return request, wave
 
     engine.preprocess_add_request = preprocess_add_request
+
+
+def calls_of(connector: Any, name: str) -> list[Callable[..., Any]]:
+    """This method of our connectors: vLLM's connector is one, or is a MultiConnector and has some.
+    """
+    ours = (getattr(one, name, None) for one in getattr(connector, "_connectors", (connector,)))
+    return [call for call in ours if call is not None]
 
 
 def found(request: Any, look: Callable[[Any], Found]) -> Found:

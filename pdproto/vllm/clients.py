@@ -14,6 +14,7 @@ from vllm import outputs
 from vllm.v1.core.sched.scheduler import Scheduler
 from vllm.v1.engine import EngineCoreOutput, FinishReason
 
+from pdproto.vllm.ahead import calls_of
 from pdproto.vllm.loading import Failure
 
 CODE: Final = "kv_load_failed"
@@ -40,11 +41,9 @@ def tell_clients() -> None:
 
 
 def _failures(connector: Any) -> dict[str, Failure]:
-    """Of our connectors: it is one, or vLLM's MultiConnector has some."""
     found: dict[str, Failure] = {}
-    for one in getattr(connector, "_connectors", (connector,)):
-        if (taken := getattr(one, "taken_failures", None)) is not None:
-            found.update(taken())
+    for taken in calls_of(connector, "taken_failures"):
+        found.update(taken())
     return found
 
 
