@@ -174,7 +174,7 @@ def test_it_is_refuted(one: Try) -> None:
 # Each drops a condition that is implied by others.
 HARMLESS: Final = (
     Try("the parts may be committed before the request is known",
-        "the part of the leader names the request, and it is one of all parts",
+        "the first part names the request, and it is one of all parts",
         binding.GUARDED, (DropClause("commit", ~rooms.NOT_KNOWN),)),
     Try("any rank may greet decode",
         "decode asks one rank, and a rank greets only a sink that has asked it",
