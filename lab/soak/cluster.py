@@ -9,9 +9,7 @@ import signal
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
-from functools import partial
 from multiprocessing.connection import wait
-from multiprocessing.process import BaseProcess
 from random import Random
 from time import monotonic
 from typing import Any, Final
@@ -19,11 +17,12 @@ from typing import Any, Final
 from lab.soak import rank
 from lab.soak.books import Books
 from lab.soak.memory import resident_bytes
-from lab.soak.messages import Begin, Leave, Left, Pipe, SoakRank, State
+from lab.soak.messages import Begin, Leave, Left, SoakRank, State
 from lab.soak.network import network, registry
 from lab.soak.rank import decode, prefill
 from lab.soak.state import SoakSettings
 from pdproto.drill import children
+from pdproto.drill.children import Child, ChildLostError, Pipe
 from pdproto.registry.client import NotFoundError, RegistryClient, UnreachableError
 from pdproto.registry.wire import RefusedError
 
@@ -32,19 +31,13 @@ END_S: Final = 30.0
 LOOK_UP_S: Final = 0.3  # between two questions to the registry
 
 
-class ProcessLostError(Exception):
-    """A process has ended without being killed, or does not answer."""
-
-
 @dataclass(slots=True, eq=False)
 class SoakProcess:
     """The process of a rank. listener: its name in the network. ready: it has reported its address.
     open: the rooms that it has not ended yet. taken: how many it has had. leaves: it drains.
     """
 
-    name: str
-    process: BaseProcess
-    pipe: Pipe
+    child: Child
     listener: str
     endpoint: str
     open: set[int] = field(default_factory=set)
@@ -54,6 +47,10 @@ class SoakProcess:
     stopped: bool = False
     leaves: bool = False
     begun: float = field(default_factory=monotonic)
+
+    @property
+    def name(self) -> str:
+        return self.child.name
 
     @property
     def undone(self) -> str:
@@ -89,31 +86,25 @@ class SoakCluster:
         self._random: Final = Random(load.seed)  # noqa: S311 - no secret
         self._where: dict[str, str] = {}
         self._looked = 0.0
-        self._network, self._net = self._process(network)
+        self._network: Final = self._child("the network", network)
         self.start_registry()
         self._client: Final = RegistryClient(f"127.0.0.1:{self._port}")
         for name in (*self.sources, *self.sinks):
             self.start(name)
 
-    def _process(self, target: Any, bug: str | None = None) -> tuple[BaseProcess, Pipe]:
-        ours, theirs = self._context.Pipe()
-        process = self._context.Process(target=rank.with_defect, daemon=True,
-                                        args=(bug, target, theirs))
-        children.start(process)
-        theirs.close()
-        return process, ours
+    def _child(self, name: str, body: Callable[..., None], *arguments: Any,
+               bug: str | None = None) -> Child:
+        return children.run_in_child(self._context, name, rank.with_defect, bug, body, *arguments)
 
     # Processes
 
     def start_registry(self) -> None:
         """Start the registry, for the first time or again; always at the same port."""
-        self._registry, self._registry_pipe = self._process(partial(registry, self._port))
-        self._port = self._first_word(self._registry_pipe, "the registry")
+        self._registry = self._child("the registry", registry, self._port)
+        self._port = self._registry.hear()
 
     def kill_registry(self) -> None:
-        self._registry.kill()
-        self._registry.join()
-        self._registry_pipe.close()
+        self._registry.end()
 
     def start(self, name: str) -> None:
         """Start the process of a rank, for the first time or again, behind a listener of its own.
@@ -125,8 +116,8 @@ class SoakCluster:
         endpoint = self.net("open", listener)
         place = SoakRank(name, self._load, self._engine, f"127.0.0.1:{self._port}", endpoint,
                       self.sources)
-        process, pipe = self._process(partial(self.body(name), place), self._bug)
-        self.members[name] = SoakProcess(name, process, pipe, listener, endpoint)
+        child = self._child(name, self.body(name), place, bug=self._bug)
+        self.members[name] = SoakProcess(child, listener, endpoint)
         self._tell_ranks()
         self._where = {}
 
@@ -137,14 +128,14 @@ class SoakCluster:
     def kill(self, name: str) -> None:
         """Send SIGKILL to a rank, at any moment, and take its open rooms off the books."""
         member = self.members[name]
-        member.process.kill()
-        member.process.join()
+        member.child.process.kill()
+        member.child.process.join()
         with suppress(EOFError, OSError):
-            while member.pipe.poll():  # its messages from before the kill
-                self._take(member, member.pipe.recv())
+            while member.child.pipe.poll():  # its messages from before the kill
+                self._take(member, member.child.pipe.recv())
         del self.members[name]
         self._tell_ranks()
-        member.pipe.close()
+        member.child.pipe.close()
         self.net("shut", member.listener)
         self.books.retire(member.listener)
         for room in set[int]().union(*(other.open for other in self.members.values())):
@@ -154,7 +145,7 @@ class SoakCluster:
 
     def _tell_ranks(self) -> None:
         """Tell the network which processes it must kill if this one is killed."""
-        self.net("ranks", {member.process.pid for member in self.members.values()})
+        self.net("ranks", {member.child.process.pid for member in self.members.values()})
 
     def stop(self, name: str) -> None:
         """Send SIGSTOP to a rank, which stops every thread of it."""
@@ -168,7 +159,7 @@ class SoakCluster:
         """Have a rank drain: it gets no request more, and another takes its place when it is empty.
         """
         self.members[name].leaves = True
-        self.members[name].pipe.send(Leave())
+        self.members[name].child.pipe.send(Leave())
 
     def _end_empty(self, member: SoakProcess, left: Left) -> None:
         """End the process of a rank that says that it is empty."""
@@ -176,7 +167,7 @@ class SoakCluster:
             self.books.complaints.append(f"{member.name} says that it is empty, and has "
                                          f"{left.early} open hand-overs")
         self.books.note_left(member.name, member.listener, left.sure_from)
-        member.pipe.send(None)
+        member.child.pipe.send(None)
 
     def _replace(self, member: SoakProcess, left: Mapping[str, int]) -> None:
         """Start another process in the place of one that has ended after a drain. left: the
@@ -190,23 +181,14 @@ class SoakCluster:
 
     def _signal(self, name: str, number: signal.Signals, *, stopped: bool) -> None:
         member = self.members.get(name)
-        if member is not None and member.process.pid is not None:
-            os.kill(member.process.pid, number)
+        if member is not None and member.child.process.pid is not None:
+            os.kill(member.child.process.pid, number)
             member.stopped = stopped
 
     def net(self, what: str, *arguments: object) -> Any:
         """Call a function of the process that is the network between the nodes."""
-        self._net.send((what, arguments))
-        return self._first_word(self._net, "the network")
-
-    @staticmethod
-    def _first_word(pipe: Pipe, name: str) -> Any:
-        try:
-            if pipe.poll(children.START_S):
-                return pipe.recv()
-        except EOFError:
-            raise ProcessLostError(f"{name} has ended") from None
-        raise ProcessLostError(f"{name} has said nothing for {children.START_S:g} s")
+        self._network.pipe.send((what, arguments))
+        return self._network.hear()
 
     # The router
 
@@ -226,7 +208,7 @@ class SoakCluster:
 
     def _send(self, begun: Mapping[str, list[Begin]]) -> None:
         for name, begins in begun.items():
-            self.members[name].pipe.send(begins)
+            self.members[name].child.pipe.send(begins)
 
     def greet(self, names: set[str]) -> None:
         """Begin a request for each of these decode ranks, and take its name out of the set.
@@ -276,19 +258,19 @@ class SoakCluster:
     # The books
 
     def hear(self, seconds: float) -> None:
-        """Read the messages of the ranks, for at most `seconds`. Raises ProcessLostError."""
-        pipes = {member.pipe: member for member in self.members.values()}
+        """Read the messages of the ranks, for at most `seconds`. Raises ChildLostError."""
+        pipes = {member.child.pipe: member for member in self.members.values()}
         for pipe in wait(list(pipes), seconds):
             member = pipes[pipe]  # type: ignore[index]
             try:
-                while self.members.get(member.name) is member and member.pipe.poll():
-                    self._take(member, member.pipe.recv())
+                while self.members.get(member.name) is member and member.child.pipe.poll():
+                    self._take(member, member.child.pipe.recv())
             except (EOFError, ConnectionResetError):
-                raise ProcessLostError(f"{member.name} has ended by itself, with status "
-                                       f"{member.process.exitcode}") from None
+                raise ChildLostError(f"{member.name} has ended by itself, with status "
+                                       f"{member.child.process.exitcode}") from None
         for member in self.members.values():
             if not member.ready and monotonic() - member.begun > children.START_S:
-                raise ProcessLostError(f"{member.name} has not begun within {children.START_S:g} s")
+                raise ChildLostError(f"{member.name} has not begun within {children.START_S:g} s")
 
     def _take(self, member: SoakProcess, said: Any) -> None:
         if isinstance(said, State):
@@ -315,11 +297,11 @@ class SoakCluster:
         """Ask all ranks for their resources in use; one line for each that is not zero."""
         for member in self.members.values():
             member.told = None
-            member.pipe.send(True)
+            member.child.pipe.send(True)
         deadline = monotonic() + ANSWER_S
         while any(member.told is None for member in self.members.values()):
             if monotonic() > deadline:
-                raise ProcessLostError(f"{', '.join(self._silent())}: no answer")
+                raise ChildLostError(f"{', '.join(self._silent())}: no answer")
             self.hear(0.1)
         return [f"{name} holds {value:g} {what}" for name, member in self.members.items()
                 if member.told is not None for what, value in member.told.held.items()]
@@ -331,9 +313,9 @@ class SoakCluster:
         """Kind and name of each child process, the hand-overs that it has had, and its resident
         bytes. None: it has to do with all hand-overs.
         """
-        for name, process in (("network", self._network), ("registry", self._registry)):
-            if process.pid is not None:
-                yield name, f"{name} {process.pid}", None, resident_bytes(process.pid)
+        for kind, child in (("network", self._network), ("registry", self._registry)):
+            if (pid := child.process.pid) is not None:
+                yield kind, f"{kind} {pid}", None, resident_bytes(pid)
         for member in self.members.values():
             if member.told is not None:
                 kind = member.name.partition("-")[0]
@@ -356,18 +338,13 @@ class SoakCluster:
             if member.stopped:
                 self.go_on(name)
             with suppress(OSError):
-                member.pipe.send(None)
+                member.child.pipe.send(None)
         for name, member in self.members.items():
             left[name] = self._last_word(member)
-            member.process.join(END_S)
-            member.process.kill()
-            member.process.join()
-            member.pipe.close()
+            member.child.end(END_S)
             self.books.retire(member.listener)
         self.kill_registry()
-        self._network.kill()
-        self._network.join()
-        self._net.close()
+        self._network.end()
         self._client.close()
         return left
 
@@ -375,8 +352,8 @@ class SoakCluster:
     def _last_word(member: SoakProcess) -> dict[str, int]:
         """The left resources of a process, from its last message."""
         with suppress(EOFError, OSError):
-            while member.pipe.poll(END_S):
-                said = member.pipe.recv()
+            while member.child.pipe.poll(END_S):
+                said = member.child.pipe.recv()
                 if isinstance(said, dict):
                     return said
         return {"word of its end": 1}

@@ -2,13 +2,9 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from multiprocessing.connection import Connection
 from time import monotonic
-from typing import Any, TypeAlias
 
 from pdproto.drill.handoff.load import Load
-
-Pipe: TypeAlias = "Connection[Any, Any]"
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ from random import Random
 from time import monotonic
 from typing import Final
 
-from lab.soak.messages import Pipe
+from pdproto.drill.children import Pipe
 from pdproto.registry.app import RegistryServer
 from pdproto.testing.proxy import DOUBLED, LOST, PASSES, Fate, Proxy
 

@@ -19,11 +19,12 @@ import numpy as np
 
 from lab.sim import planted
 from lab.soak.memory import resident_bytes
-from lab.soak.messages import Begin, Ended, Leave, Left, Pipe, SoakRank, State
+from lab.soak.messages import Begin, Ended, Leave, Left, SoakRank, State
 from lab.soak.network import settle_in
-from pdproto.drill.children import while_parent_lives
+from pdproto.drill.children import Pipe
 from pdproto.drill.handoff.directory import registrar
 from pdproto.drill.handoff.load import LoadRequest, Pages, Topology
+from pdproto.drill.handoff.pools import layers_of
 from pdproto.drill.handoff.rank import Pool
 from pdproto.engine.engines import open_sink, open_source
 from pdproto.node.decode.receiver import Receiver
@@ -235,7 +236,7 @@ def with_defect(name: str | None, body: Callable[..., None], *arguments: Any) ->
     """Run the body with tables that have the historical defect of this name, if one is named."""
     if name is not None:
         planted.put_in(planted.named(name).system)
-    while_parent_lives(body, *arguments)
+    body(*arguments)
 
 
 def prefill(place: SoakRank, pipe: Pipe) -> None:
@@ -243,7 +244,7 @@ def prefill(place: SoakRank, pipe: Pipe) -> None:
     settle_in()
     load, topology = place.load, Topology(len(place.sources), 1, 1)
     pages = np.zeros((load.layers, load.pool_pages, load.page_bytes), np.uint8)
-    node = PrefillNode(place.name, SourcePages(_layers(pages), open_source(place.engine)),
+    node = PrefillNode(place.name, SourcePages(layers_of(pages), open_source(place.engine)),
                        link=Link(advertise=place.advertise), waits=WAITS)
     pipe.send(node.bound)
     entry = registrar(place.registry, place.name, topology, node.endpoint, None)
@@ -262,7 +263,7 @@ def decode(place: SoakRank, pipe: Pipe) -> None:
     load = place.load
     pages = {source: np.zeros((load.layers, load.pool_pages, load.page_bytes), np.uint8)
              for source in place.sources}
-    data_path = SinkPages({source: _layers(of) for source, of in pages.items()},
+    data_path = SinkPages({source: layers_of(of) for source, of in pages.items()},
                       open_sink(place.engine))
     node = DecodeNode(place.name, data_path, link=Link(advertise=place.advertise), waits=WAITS)
     pipe.send(node.bound)
@@ -270,11 +271,6 @@ def decode(place: SoakRank, pipe: Pipe) -> None:
     with suppress(EOFError):
         scheduler.run()
     _end(node, pipe)
-
-
-def _layers(pools: Pages) -> list[Pages]:
-    layers, pages, page_bytes = pools.shape
-    return list(pools.reshape(layers, pages, 1, 1, page_bytes))
 
 
 def _end(node: RunningNode, pipe: Pipe) -> None:

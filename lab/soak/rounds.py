@@ -16,10 +16,11 @@ from typing import Final
 
 from lab.soak.books import Books
 from lab.soak.chaos import Chaos
-from lab.soak.cluster import ProcessLostError, SoakCluster
+from lab.soak.cluster import SoakCluster
 from lab.soak.memory import MemoryWatch, resident_bytes
 from lab.soak.state import SoakSettings, SoakState
 from pdproto.check.report.progress import Reporter
+from pdproto.drill.children import ChildLostError
 
 ROUND_S: Final = 20.0  # of faults, between two rests
 REST_S: Final = 60.0  # after which all hand-overs must have ended, also on a busy machine
@@ -39,7 +40,7 @@ def run_soak(
     """Run a soak from its state on: to its end, to a complaint, or for `stop_after` seconds.
 
     keep: called when the state has changed. make: makes the cluster of a leg. Raises
-    ProcessLostError if a cluster does not start.
+    ChildLostError if a cluster does not start.
     """
     began = monotonic()
     state.cut_off += state.runs
@@ -94,7 +95,7 @@ class Leg:
         """
         try:
             self._run(ends)
-        except ProcessLostError as error:
+        except ChildLostError as error:
             self._books.complaints.append(str(error))
         except BaseException:
             self._cluster.close()

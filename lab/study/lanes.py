@@ -8,10 +8,10 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from multiprocessing.connection import Connection, wait
-from multiprocessing.process import BaseProcess
+from functools import partial
+from multiprocessing.connection import wait
 from time import monotonic
-from typing import Any, Final
+from typing import Final
 
 from lab.sim.plan import PlannedRequest
 from lab.sim.study import RETRIES
@@ -19,8 +19,7 @@ from lab.study import ranks
 from lab.study.plan import BASE, Cell, planned
 from lab.study.ranks import Answered, Computed, Job, decode_process, prefill_process
 from lab.study.rooms import Routing
-from pdproto.drill import children
-from pdproto.drill.handoff.cluster import RankDiedError
+from pdproto.drill.children import Child, context, run_in_child
 
 END_S: Final = 10.0
 LEAD_S: Final = 0.3  # from when processes are told of a job until it begins
@@ -46,8 +45,7 @@ class Server:
     """The processes of one way to run requests, each with its pipe: prefill, decode."""
 
     way: Way
-    processes: tuple[BaseProcess, BaseProcess]
-    pipes: tuple["Connection[Any, Any]", "Connection[Any, Any]"]
+    children: tuple[Child, Child]
     where: str = ""
     computed: Computed | None = None
     answered: Answered | None = None
@@ -95,19 +93,20 @@ class StudyLane:
             server.computed = server.answered = None
             job = Job(asked.setting, asked.overlapped, requests, server.way.retries, begins,
                       self.rooms, server.where)
-            for pipe in server.pipes:
-                pipe.send(job)
+            for child in server.children:
+                child.pipe.send(job)
 
     def hear(self, pipe: object) -> None:
-        """Take a result from a pipe, if it is one of this lane. Raises RankDiedError."""
+        """Take a result from a pipe, if it is one of this lane. Raises ChildLostError."""
         for server in self.servers:
-            if pipe not in server.pipes:
-                continue
-            report = said(pipe, "a process of the study")
-            if isinstance(report, Computed):
-                server.computed = report
-            else:
-                server.answered = report
+            for child in server.children:
+                if child.pipe is not pipe:
+                    continue
+                report = child.hear()
+                if isinstance(report, Computed):
+                    server.computed = report
+                else:
+                    server.answered = report
 
     def measured(self) -> Measured | None:
         """The results, when all processes have reported them; then the lane is free again.
@@ -133,7 +132,7 @@ def measure(cells: Sequence[Cell], seed: int, count: int, at_once: int,
     again: how often a setting is repeated in which a process was late. The run that was disturbed
     least counts, whatever its result is.
 
-    Raises TimeoutError or RankDiedError when a process is silent or ends.
+    Raises TimeoutError or ChildLostError when a process is silent or ends.
     """
     # Those that take longest come first, so that the lanes end at about the same time.
     upcoming = deque(sorted(range(len(cells)), key=lambda place: cells[place].setting.load))
@@ -166,7 +165,7 @@ def _warm_up(lanes: Sequence[StudyLane], seed: int) -> None:
 
 def _hear(lanes: Sequence[StudyLane]) -> dict[int, Measured]:
     """The new results of the lanes, by the index of the setting."""
-    pipes = [pipe for lane in lanes for server in lane.servers for pipe in server.pipes]
+    pipes = [child.pipe for lane in lanes for server in lane.servers for child in server.children]
     for ready in wait(pipes, timeout=0.5):
         for lane in lanes:
             lane.hear(ready)
@@ -186,44 +185,21 @@ def _lanes(count: int, ways: tuple[Way, Way]) -> Iterator[list[StudyLane]]:
     try:
         servers.extend(_started(way) for _ in range(count) for way in ways)
         for server in servers:
-            server.where, _ = (str(said(pipe, "a process of the study")) for pipe in server.pipes)
+            server.where, _ = (str(child.hear()) for child in server.children)
         yield [StudyLane((servers[i], servers[i + 1])) for i in range(0, len(servers), 2)]
-        _end(servers)
+        for server in servers:
+            for child in server.children:
+                child.pipe.send(None)
+        for server in servers:
+            for child in server.children:
+                child.process.join(END_S)
     finally:
         for server in servers:
-            for process, pipe in zip(server.processes, server.pipes, strict=True):
-                process.kill()
-                process.join()
-                pipe.close()
+            for child in server.children:
+                child.end()
 
 
 def _started(way: Way) -> Server:
-    context = children.context(ranks.__name__)
-    processes, pipes = [], []
-    for body in (prefill_process, decode_process):
-        ours, theirs = context.Pipe()
-        process = context.Process(target=body, args=(theirs, way.routing))
-        process.start()
-        theirs.close()
-        processes.append(process)
-        pipes.append(ours)
-    return Server(way, (processes[0], processes[1]), (pipes[0], pipes[1]))
-
-
-def _end(servers: Sequence[Server]) -> None:
-    for server in servers:
-        for pipe in server.pipes:
-            pipe.send(None)
-    for server in servers:
-        for process in server.processes:
-            process.join(END_S)
-
-
-def said(pipe: Any, who: str) -> Any:
-    """The next message of a process. Raises TimeoutError, or RankDiedError."""
-    if not pipe.poll(children.START_S):
-        raise TimeoutError(f"{who} did not start within {children.START_S:g} s")
-    try:
-        return pipe.recv()
-    except (EOFError, ConnectionResetError):
-        raise RankDiedError(f"{who} has ended by itself") from None
+    start = partial(run_in_child, context(ranks.__name__))
+    return Server(way, (start("a prefill rank of the study", prefill_process, way.routing),
+                        start("a decode rank of the study", decode_process, way.routing)))

@@ -13,11 +13,11 @@ from typing import Any, Final
 
 from lab.sim.study import MS, Setting, percentile
 from lab.study import ranks
-from lab.study.lanes import END_S, Ran, Way, measure, said
+from lab.study.lanes import END_S, Ran, Way, measure
 from lab.study.plan import Cell
 from lab.study.report import require_all
 from lab.study.rooms import Routing
-from pdproto.drill import children
+from pdproto.drill.children import context, run_in_child
 from pdproto.drill.handoff.ranks import registry
 from pdproto.net.hosts import LOOPBACK
 
@@ -91,16 +91,10 @@ def as_json(found: list[QueryRow], seed: int, count: int) -> Mapping[str, Any]:
 @contextmanager
 def _registry() -> Iterator[str]:
     """Run a registry, yield its host:port, and end it afterwards."""
-    context = children.context(ranks.__name__)
-    ours, theirs = context.Pipe()
-    process = context.Process(target=registry, args=(theirs, None, LOOPBACK, None))
-    process.start()
-    theirs.close()
+    child = run_in_child(context(ranks.__name__), "the registry", registry, None, LOOPBACK, None)
     try:
-        yield str(said(ours, "the registry"))
-        ours.send(None)
-        process.join(END_S)
+        yield str(child.hear())
+        child.pipe.send(None)
+        child.process.join(END_S)
     finally:
-        process.kill()
-        process.join()
-        ours.close()
+        child.end()

@@ -12,12 +12,11 @@ from dataclasses import dataclass, field
 from functools import partial
 from heapq import heappop, heappush
 from itertools import count
-from multiprocessing.connection import Connection
 from queue import SimpleQueue
 from random import Random
 from threading import Event
 from time import monotonic, sleep
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 
@@ -26,9 +25,11 @@ from lab.sim.study import Setting
 from lab.study.distant import DistantDecode, DistantPrefill
 from lab.study.plan import PAGES, SLOTS
 from lab.study.rooms import RANKS, PublishedRooms, Routing, SoughtRooms
+from pdproto.drill.children import Pipe
 from pdproto.drill.handoff.load import Load, Pages, Topology
 from pdproto.drill.handoff.load import LoadRequest as Carried
 from pdproto.drill.handoff.optimistic import OptimisticRequest, OptimisticSenders
+from pdproto.drill.handoff.pools import layers_of
 from pdproto.drill.handoff.rank import Pool, RankTask, Report, Work
 from pdproto.engine.engines import open_sink, open_source
 from pdproto.node.decode.receiver import Receiver
@@ -102,10 +103,10 @@ class Answered:
     asked: int = 0
 
 
-def prefill_process(pipe: "Connection[Any, Any]", routing: Routing | None) -> None:
+def prefill_process(routing: Routing | None, pipe: Pipe) -> None:
     """Run the process of a prefill rank: job after job, until None arrives."""
     pools = np.zeros((LOAD.layers, PAGES, LOAD.page_bytes), np.uint8)
-    node = DistantPrefill(PREFILL, SourcePages(_layers(pools), open_source(ENGINE)))
+    node = DistantPrefill(PREFILL, SourcePages(layers_of(pools), open_source(ENGINE)))
     rooms = None if routing is None else PublishedRooms(routing)
     pipe.send(node.endpoint)
     rank = RankTask(PREFILL, Topology(1, 1, 1), LOAD, ENGINE, "", 0)
@@ -121,10 +122,10 @@ def prefill_process(pipe: "Connection[Any, Any]", routing: Routing | None) -> No
         rooms.close()
 
 
-def decode_process(pipe: "Connection[Any, Any]", routing: Routing | None) -> None:
+def decode_process(routing: Routing | None, pipe: Pipe) -> None:
     """Run the process of a decode rank: job after job, until None arrives."""
     pools = np.zeros((LOAD.layers, PAGES, LOAD.page_bytes), np.uint8)
-    node = DistantDecode(DECODE, SinkPages({PREFILL: _layers(pools)}, open_sink(ENGINE)))
+    node = DistantDecode(DECODE, SinkPages({PREFILL: layers_of(pools)}, open_sink(ENGINE)))
     rooms = None if routing is None else SoughtRooms(routing)
     pipe.send(node.endpoint)
     while (job := pipe.recv()) is not None:
@@ -135,12 +136,6 @@ def decode_process(pipe: "Connection[Any, Any]", routing: Routing | None) -> Non
     node.close()
     if rooms is not None:
         rooms.close()
-
-
-def _layers(pools: Pages) -> list[Pages]:
-    """Pools as the kernels want them: one [page, token, head, byte] for each layer."""
-    layers, pages, page_bytes = pools.shape
-    return list(pools.reshape(layers, pages, 1, 1, page_bytes))
 
 
 def _delay(job: Job, side: str) -> Callable[[], float]:

@@ -21,7 +21,6 @@ from functools import partial
 from pathlib import Path
 
 from lab.sim import planted
-from lab.soak.cluster import ProcessLostError
 from lab.soak.report import SoakResult, page, show
 from lab.soak.rounds import run_soak
 from lab.soak.state import SoakSettings, SoakState, StateFileError, load, save
@@ -35,7 +34,7 @@ from pdproto.cli.options import (
     without,
     write,
 )
-from pdproto.drill.children import ended_in_order
+from pdproto.drill.children import ChildLostError, ended_in_order
 from pdproto.engine.contract import EngineError
 from pdproto.engine.engines import ENGINES, refuse_host_pools, require
 
@@ -87,7 +86,7 @@ def run(arguments: argparse.Namespace) -> int:
         try:
             with ended_in_order():
                 run_soak(state, quiet=arguments.quiet, keep=keep, stop_after=arguments.stop_after)
-        except ProcessLostError as error:
+        except ChildLostError as error:
             raise UsageError(str(error)) from error
     result = SoakResult(state)
     if arguments.json:

@@ -35,7 +35,7 @@ from pdproto.cli.options import (
     whole_number,
     write,
 )
-from pdproto.drill.handoff.cluster import RankDiedError
+from pdproto.drill.children import ChildLostError, ended_in_order
 
 STUDIES: Final = ("optimistic", "force-query")
 REQUESTS: Final = 600
@@ -72,9 +72,9 @@ def run(arguments: argparse.Namespace) -> int:
         raise UsageError("--only and --plot are for the study `optimistic`: leave them out")
     study = _optimistic if arguments.study == "optimistic" else _force_query
     try:
-        with Reporter(sys.stderr, quiet=arguments.quiet) as reporter:
+        with ended_in_order(), Reporter(sys.stderr, quiet=arguments.quiet) as reporter:
             table, numbers = study(arguments, reporter)
-    except (RankDiedError, TimeoutError, StudyError) as error:
+    except (ChildLostError, TimeoutError, StudyError) as error:
         raise UsageError(str(error)) from error
     if arguments.json != STANDARD_OUTPUT:
         with standard_output() as stream:

@@ -29,8 +29,8 @@ from pdproto.cli.options import (
     write,
 )
 from pdproto.cli.systems import files_of_a_run
-from pdproto.drill.children import ended_in_order
-from pdproto.drill.handoff.cluster import HandoffCluster, RankDiedError
+from pdproto.drill.children import ChildLostError, ended_in_order
+from pdproto.drill.handoff.cluster import HandoffCluster
 from pdproto.drill.handoff.load import Load, Topology
 from pdproto.drill.handoff.pools import DEVICES, device_of
 from pdproto.drill.handoff.run import WAITS, NothingKilledError, run_drill
@@ -272,7 +272,7 @@ def _verdict(cluster: HandoffCluster, arguments: argparse.Namespace) -> HandoffV
                 f"{done:,} of {arguments.requests:,} hand-overs", seconds))
         except NothingKilledError as error:
             raise UsageError(f"--kill: {error}: lower --abort-rate") from error
-        except (RankDiedError, TimeoutError) as error:
+        except (ChildLostError, TimeoutError) as error:
             raise UsageError(str(error)) from error
 
 

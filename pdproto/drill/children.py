@@ -7,11 +7,13 @@ import os
 import signal
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from multiprocessing import resource_tracker
+from multiprocessing.connection import Connection
 from multiprocessing.context import ForkServerContext, SpawnContext
 from multiprocessing.process import BaseProcess
 from tempfile import gettempdir
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 from pdproto.transport.watchdog import SLOW_TURNS
 
@@ -22,7 +24,38 @@ ENDING: Final = signal.SIGINT, signal.SIGTERM
 STACKS: Final = signal.SIGUSR1  # has a child write the stacks of its threads to stderr
 STDERR: Final = 2
 SOCKET: Final = "/pymp-xxxxxxxx/listener-xxxxxxxx"  # as multiprocessing names it
+ENDED_PIPE: Final = EOFError, BrokenPipeError, ConnectionResetError
 SOCKET_PATH_MAX: Final = 107  # bytes, on Linux
+Pipe: TypeAlias = "Connection[Any, Any]"
+
+
+class ChildLostError(Exception):
+    """A child process has ended by itself, or is silent. Its stderr may say why."""
+
+
+@dataclass(slots=True, eq=False)
+class Child:
+    """A child process, and our end of its pipe. name: for errors."""
+
+    name: str
+    process: BaseProcess
+    pipe: Pipe
+
+    def hear(self) -> Any:
+        """Its next message, which it has START_S to send. Raises ChildLostError."""
+        try:
+            if self.pipe.poll(START_S):
+                return self.pipe.recv()
+        except (EOFError, ConnectionResetError):
+            raise ChildLostError(f"{self.name} has ended by itself") from None
+        raise ChildLostError(f"{self.name} has sent nothing for {START_S:g} s")
+
+    def end(self, within_s: float = 0.0) -> None:
+        """Kill the process, unless it ends by itself within this time. Close the pipe."""
+        self.process.join(within_s)
+        self.process.kill()
+        self.process.join()
+        self.pipe.close()
 
 
 def context(module: str) -> ForkServerContext | SpawnContext:
@@ -38,6 +71,17 @@ def context(module: str) -> ForkServerContext | SpawnContext:
     found = multiprocessing.get_context("forkserver")
     found.set_forkserver_preload([module])
     return found
+
+
+def run_in_child(context: ForkServerContext | SpawnContext, name: str, body: Callable[..., None],
+                 *arguments: Any) -> Child:
+    """Start a child process that runs `body(*arguments, pipe)`, with its end of the pipe."""
+    ours, theirs = context.Pipe()
+    process = context.Process(target=while_parent_lives, daemon=True, name=name,
+                              args=(body, *arguments, theirs))
+    start(process)
+    theirs.close()
+    return Child(name, process, ours)
 
 
 def start(process: BaseProcess) -> None:
@@ -74,7 +118,11 @@ def while_parent_lives(body: Callable[..., None], *arguments: Any) -> None:
     logging.getLogger(SLOW_TURNS).setLevel(logging.WARNING)
     try:
         body(*arguments)
-    except (EOFError, BrokenPipeError, ConnectionResetError):
+    except Exception as error:
+        # Another child may have seen the end of the parent first, and be missed by this one.
+        parent = multiprocessing.parent_process()
+        if not isinstance(error, ENDED_PIPE) and parent is not None and parent.is_alive():
+            raise
         os._exit(1)  # no process waits for its resources, and its threads still run
 
 

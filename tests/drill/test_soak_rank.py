@@ -6,6 +6,7 @@ import pytest
 
 from lab.soak.cluster import SoakProcess
 from lab.soak.rank import violations
+from pdproto.drill.children import Child
 
 CLEAN = dict.fromkeys(("slow_turns", "longest_turn_seconds", "turn_errors", "refused_calls",
                        "spoilt_chunks", "refused_frames", "handoffs_opened"), 0.0)
@@ -31,5 +32,6 @@ def test_a_rank_that_is_not_at_rest_is_told_with_the_reason(
     state: dict[str, Any], told: str
 ) -> None:
     nothing: Any = None
-    rank = SoakProcess("decode-0", nothing, nothing, "decode-0#1", "", **{"ready": True} | state)
+    child = Child("decode-0", nothing, nothing)
+    rank = SoakProcess(child, "decode-0#1", "", **{"ready": True} | state)
     assert rank.undone == told

@@ -1,4 +1,4 @@
-"""Hand-overs and soaks that are ended before their time: quietly, and tidily."""
+"""Hand-overs, soaks and studies that are ended before their time: quietly, and tidily."""
 
 import os
 import signal
@@ -16,10 +16,9 @@ from tests.waiting import until
 
 PATIENCE_S = 60.0
 FAR_TOO_MANY = "1000000"
-DRILLS = {"handoff": ("--requests", FAR_TOO_MANY), "soak": ("--seconds", FAR_TOO_MANY)}
-
-
-PROGRAMS = {"handoff": "pdproto.cli.main", "soak": "lab"}
+DRILLS = {"handoff": ("--requests", FAR_TOO_MANY), "soak": ("--seconds", FAR_TOO_MANY),
+          "study": ("force-query", "--requests", FAR_TOO_MANY)}
+PROGRAMS = {"handoff": "pdproto.cli.main", "soak": "lab", "study": "lab"}
 
 
 @pytest.fixture
@@ -44,8 +43,8 @@ def ranks_of(drill: psutil.Process) -> list[psutil.Process]:
 
 
 def wait_for_hand_overs(verb: str, traces: Path) -> None:
-    """Wait until every rank has taken rows; `soak` keeps no trace, and gets two seconds."""
-    if verb == "soak":
+    """Wait until every rank has taken rows; only `handoff` keeps traces, others get two seconds."""
+    if verb != "handoff":
         time.sleep(2.0)
         return
 
@@ -64,6 +63,9 @@ def wait_for_hand_overs(verb: str, traces: Path) -> None:
         ("running", "SIGTERM"), ("starting", "Ctrl-C"), ("starting", "SIGTERM"),
         ("running", "Ctrl-C"),
         ("running", "SIGKILL"))),
+    ("study", "running", "Ctrl-C"),
+    *(pytest.param("study", *end, marks=pytest.mark.nightly) for end in (
+        ("starting", "Ctrl-C"), ("running", "SIGTERM"), ("running", "SIGKILL"))),
 ])
 def test_b7_a_drill_ends_without_tracebacks_and_leaves_nothing(
     tmp_path: Path, folder: Path, verb: str, when: str, how: str

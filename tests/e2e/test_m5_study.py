@@ -87,7 +87,7 @@ def test_a_process_that_dies_ends_the_study(
     """No running slot at all is refused by the scheduler, in its own process."""
     monkeypatch.setattr(plan, "CELLS", (Cell("load", "80%", replace(SETTING, running_slots=0)),))
     assert main(["study", "optimistic", "--quiet", "--requests", "2"]) == 2
-    assert "a process of the study has ended by itself" in capsys.readouterr().err
+    assert "a prefill rank of the study has ended by itself" in capsys.readouterr().err
 
 
 def test_the_command_refuses_an_unknown_study(

@@ -20,12 +20,13 @@ from lab.__main__ import main
 from lab.soak import chaos, memory, rounds
 from lab.soak.books import Books, Totals
 from lab.soak.cluster import SoakCluster, SoakProcess
-from lab.soak.messages import Ended, Left, Pipe, SoakRank
+from lab.soak.messages import Ended, Left, SoakRank
 from lab.soak.network import Weather
 from lab.soak.rank import decode, prefill
 from lab.soak.report import SoakResult, page
 from lab.soak.rounds import Make, run_soak
 from lab.soak.state import SoakSettings, SoakState
+from pdproto.drill.children import Child, Pipe
 from pdproto.drill.handoff.load import Load, Pages
 from pdproto.drill.handoff.rank import Pool
 from pdproto.pages.host_copies import HostCopies
@@ -247,7 +248,7 @@ class Told(SoakCluster):
         self._load = SoakSettings(abort_rate=0.0).load  # type: ignore[misc]
         none: Any = None
         self.members = {  # type: ignore[misc]
-            name: SoakProcess(name, none, Quiet(), name, "", open={7})  # type: ignore[arg-type]
+            name: SoakProcess(Child(name, none, Quiet()), name, "", open={7})  # type: ignore[arg-type]
             for name in (*self.sources, *self.sinks)}
 
     def say(self, name: str, *ended: Ended) -> None:
@@ -385,7 +386,7 @@ class Struck(SoakCluster):
         self.sinks = ("decode-0", "decode-1")  # type: ignore[misc]
         none: Any = None
         self.members = {  # type: ignore[misc]
-            name: SoakProcess(name, none, none, name, "", ready=True)
+            name: SoakProcess(Child(name, none, none), name, "", ready=True)
             for name in (*self.sources, *self.sinks)}
         self.struck = set[tuple[str, str]]()
 

@@ -4,11 +4,11 @@ Every byte is compared, and everything must come back, as on one host.
 """
 
 from collections.abc import Callable
-from multiprocessing.process import BaseProcess
 from typing import Any, Final
 
 import pytest
 
+from pdproto.drill.children import Child
 from pdproto.drill.handoff.cluster import HandoffCluster
 from pdproto.drill.handoff.load import Load, Topology
 from pdproto.drill.handoff.run import WAITS
@@ -35,8 +35,8 @@ class TwoHosts(HandoffCluster):
     def host_of(self, name: str) -> str:
         return self._on(name).address(self._version)
 
-    def process(self, name: str, body: Callable[..., None], *arguments: Any) -> BaseProcess:
-        return super().process(name, run_there, self._on(name).path, body, *arguments)
+    def child(self, name: str, body: Callable[..., None], *arguments: Any) -> Child:
+        return super().child(name, run_there, self._on(name).path, body, *arguments)
 
     def _on(self, name: str) -> Host:
         return self._pair[name.startswith("decode")]

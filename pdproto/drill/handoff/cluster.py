@@ -5,13 +5,13 @@ It is the router as well: while the prefill server is down, it has decode begin 
 
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
-from multiprocessing.connection import Connection, wait
-from multiprocessing.process import BaseProcess
+from multiprocessing.connection import wait
 from tempfile import TemporaryDirectory
 from time import monotonic
 from typing import Any, Final
 
 from pdproto.drill import children
+from pdproto.drill.children import Child, ChildLostError
 from pdproto.drill.handoff import ranks
 from pdproto.drill.handoff.cut import RegistryCut
 from pdproto.drill.handoff.load import Load, Topology
@@ -25,10 +25,6 @@ REGISTRY: Final = "registry"
 END_S: Final = 30.0
 
 
-class RankDiedError(Exception):
-    """A rank's process ended by itself; its stderr says why."""
-
-
 @dataclass(slots=True)
 class HandoffProcess:
     """The process of one rank. done: requests that have ended at this rank. upcoming: the first
@@ -36,8 +32,7 @@ class HandoffProcess:
     """
 
     rank: RankTask
-    process: BaseProcess
-    pipe: "Connection[Any, Any]"
+    child: Child
     done: int = 0
     upcoming: int | None = None
     report: Report | None = None
@@ -81,14 +76,11 @@ class HandoffCluster:
         self.load: Final = load
         self._host: Final = host
         self._keys: Final = keys
-        self._pipe, theirs = self._context.Pipe()
-        self._registry: Final = self.process(
-            REGISTRY, registry, theirs, trace, self.host_of(REGISTRY), keys)
-        children.start(self._registry)
-        theirs.close()
-        where = self._said(self._pipe, "the registry")
+        self._registry: Final = self.child(
+            REGISTRY, registry, trace, self.host_of(REGISTRY), keys)
+        where = str(self._registry.hear())
         self.cut: Final = None if cut_s is None else RegistryCut(
-            self._registry.pid or 0, where, keys, seconds=cut_s, first=load.requests // 3)
+            self._registry.process.pid or 0, where, keys, seconds=cut_s, first=load.requests // 3)
         self._folder: Final = TemporaryDirectory(prefix="pdproto-")
         group = tuple(f"ipc://{self._folder.name}/{name}" for name in topology.prefill)
         for name in (*topology.prefill, *topology.decode):
@@ -101,45 +93,43 @@ class HandoffCluster:
         """The address at which a rank, or the registry, listens."""
         return self._host
 
-    def process(self, name: str, body: Callable[..., None], *arguments: Any) -> BaseProcess:
-        """The process, not yet started, in which a rank or the registry runs the body."""
-        return self._context.Process(target=children.while_parent_lives, daemon=True, name=name,
-                                     args=(body, *arguments))
+    def child(self, name: str, body: Callable[..., None], *arguments: Any) -> Child:
+        """Start the process in which a rank, or the registry, runs the body."""
+        return children.run_in_child(self._context, name, body, *arguments)
 
     @property
     def untraced(self) -> tuple[str, ...]:
         """The processes that have ended, and could not write their trace to its end."""
-        ranks = [(member.rank.name, member.process)
-                 for member in (*self.members.values(), *self.survivors)]
-        return tuple(name for name, process in ((REGISTRY, self._registry), *ranks)
-                     if process.exitcode == UNTRACED)
+        ranks = [member.child for member in (*self.members.values(), *self.survivors)]
+        return tuple(child.name for child in (self._registry, *ranks)
+                     if child.process.exitcode == UNTRACED)
 
     def begin(self) -> None:
         """Wait until every process is ready, and let all begin.
 
-        Raises TimeoutError or RankDiedError when a process does not become ready.
+        Raises ChildLostError when a process does not become ready.
         """
-        for name, member in self.members.items():
-            self._said(member.pipe, name)
         for member in self.members.values():
-            member.pipe.send(True)
+            member.child.hear()
+        for member in self.members.values():
+            member.child.pipe.send(True)
 
     def run(self, seconds: float, on_progress: Callable[[int], None]) -> None:
         """Run until every rank has reported.
 
-        Raises TimeoutError when they take longer, RankDiedError when a process ends by itself.
+        Raises TimeoutError when they take longer, ChildLostError when a process ends by itself.
         """
         deadline = monotonic() + seconds
         while any(member.report is None for member in self.members.values()):
             if monotonic() > deadline:
                 waiting = [n for n, m in self.members.items() if m.report is None]
                 raise TimeoutError(f"{', '.join(waiting)} did not finish within {seconds:g} s")
-            pipes = {member.pipe: member for member in self.members.values()}
+            pipes = {member.child.pipe: member for member in self.members.values()}
             for pipe in wait(list(pipes), timeout=0.5):
                 member = pipes[pipe]  # type: ignore[index]
                 try:
                     self._hear(member)
-                except RankDiedError:
+                except ChildLostError:
                     if member.rank.dies_in is None:
                         raise
                     self._start_anew(member, deadline)
@@ -159,53 +149,32 @@ class HandoffCluster:
         if self.cut is not None:
             self.cut.close()
         self._end(self.members.values())
-        self._pipe.send(None)
-        self._registry.join(END_S)
-        self._registry.kill()
-        self._registry.join()
-        self._pipe.close()
+        self._registry.pipe.send(None)
+        self._registry.end(END_S)
         self._folder.cleanup()
 
     @staticmethod
     def _end(members: Collection[HandoffProcess]) -> None:
         for member in members:
-            if member.report is not None and member.process.is_alive():
-                member.pipe.send(None)
+            if member.report is not None and member.child.process.is_alive():
+                member.child.pipe.send(None)
         for member in members:
-            if member.report is not None and member.pipe.poll(END_S):
+            if member.report is not None and member.child.pipe.poll(END_S):
                 try:
-                    member.leftovers = member.pipe.recv()
+                    member.leftovers = member.child.pipe.recv()
                 except EOFError:
                     member.leftovers = None
-            member.process.join(END_S if member.report is not None else 0)
-            if member.process.is_alive():
-                member.process.kill()
-                member.process.join()
-            member.pipe.close()
+            member.child.end(END_S if member.report is not None else 0.0)
 
     def _start(self, rank: RankTask) -> None:
-        ours, theirs = self._context.Pipe()
         body = prefill_rank if rank.name.startswith("prefill") else decode_rank
-        process = self.process(rank.name, body, rank, theirs)
-        children.start(process)
-        theirs.close()
-        self.members[rank.name] = HandoffProcess(rank, process, ours)
-
-    @staticmethod
-    def _said(pipe: "Connection[Any, Any]", name: str) -> str:
-        """The first message of a process, which it sends when it is ready."""
-        if not pipe.poll(children.START_S):
-            raise TimeoutError(f"{name} did not start within {children.START_S:g} s")
-        try:
-            return str(pipe.recv())
-        except EOFError:
-            raise RankDiedError(f"{name} could not start") from None
+        self.members[rank.name] = HandoffProcess(rank, self.child(rank.name, body, rank))
 
     def _hear(self, member: HandoffProcess) -> None:
         try:
-            said = member.pipe.recv()
+            said = member.child.pipe.recv()
         except (EOFError, ConnectionResetError):
-            raise RankDiedError(f"{member.rank.name} has ended without a report") from None
+            raise ChildLostError(f"{member.rank.name} has ended without a report") from None
         if isinstance(said, Report):
             member.report = said
             member.done = len(said.outcomes)
@@ -217,9 +186,10 @@ class HandoffCluster:
 
     def _see_all_alive(self) -> None:
         for member in self.members.values():
-            if member.report is None and not member.process.is_alive() and not member.pipe.poll():
-                raise RankDiedError(f"{member.rank.name} has ended with status "
-                               f"{member.process.exitcode}")
+            child = member.child
+            if member.report is None and not child.process.is_alive() and not child.pipe.poll():
+                raise ChildLostError(f"{child.name} has ended with status "
+                                     f"{child.process.exitcode}")
 
     def _start_anew(self, killed: HandoffProcess, deadline: float) -> None:
         """After the kill of a rank, wait for the other ranks of its server, and restart them all.
@@ -228,10 +198,9 @@ class HandoffCluster:
         """
         prefill = [self.members[other] for other in self.topology.prefill]
         decode = [self.members[other] for other in self.topology.decode]
-        killed.process.join()
-        killed.pipe.close()
+        killed.child.end()
         for member in decode:
-            member.pipe.send(Hold())
+            member.child.pipe.send(Hold())
         survivors = [member for member in prefill if member is not killed]
         self._hear_until(deadline, survivors, lambda member: member.report is not None)
         self._hear_until(deadline, decode, lambda member: member.upcoming is not None)
@@ -256,18 +225,18 @@ class HandoffCluster:
         for member in ended:
             self._start(replace(member.rank, first=first, dies_in=None, drains_at=None))
         for member in ended:
-            self._said(self.members[member.rank.name].pipe, member.rank.name)
+            self.members[member.rank.name].child.hear()
         for member in ended:
-            self.members[member.rank.name].pipe.send(True)
+            self.members[member.rank.name].child.pipe.send(True)
         for member in decode:
-            member.pipe.send(GoOn(first))
+            member.child.pipe.send(GoOn(first))
 
     def _hear_until(self, deadline: float, members: Collection[HandoffProcess],
                     holds: Callable[[HandoffProcess], bool]) -> None:
-        """Read reports until `holds` is true of each member. Raises TimeoutError, RankDiedError."""
+        """Read reports until `holds` is true of each. Raises TimeoutError, ChildLostError."""
         for member in members:
             while not holds(member):
-                if not member.pipe.poll(max(0.0, deadline - monotonic())):
+                if not member.child.pipe.poll(max(0.0, deadline - monotonic())):
                     raise TimeoutError(f"{member.rank.name} has not noticed in time that its "
                                        f"server is down")
                 self._hear(member)

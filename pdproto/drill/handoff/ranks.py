@@ -12,12 +12,12 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from io import FileIO
-from multiprocessing.connection import Connection
 from pathlib import Path
 from time import monotonic, process_time, sleep
-from typing import Any, Final
+from typing import Final
 
 from pdproto.drill import children
+from pdproto.drill.children import Pipe
 from pdproto.drill.handoff.directory import Directory, registrar, wait_for
 from pdproto.drill.handoff.group import GroupedSenders
 from pdproto.drill.handoff.group_optimistic import GroupedOptimisticSenders
@@ -87,7 +87,7 @@ def _file(folder: str | None, name: str) -> Iterator[FileIO | None]:
 class Progress:
     """Reports the progress of the rank to the parent: now and then, and at every tenth."""
 
-    def __init__(self, pipe: "Connection[Any, Any]", report: Report, requests: int) -> None:
+    def __init__(self, pipe: Pipe, report: Report, requests: int) -> None:
         self._pipe: Final = pipe
         self._report: Final = report
         report.began = report.last_ended = monotonic()
@@ -113,7 +113,7 @@ class Progress:
 
 
 def registry(
-    pipe: "Connection[Any, Any]", trace: str | None, host: str, keys: Keys | None
+    trace: str | None, host: str, keys: Keys | None, pipe: Pipe
 ) -> None:
     """Run the process of the registry, at that address."""
     name = registry_tables.SYSTEM.name
@@ -124,7 +124,7 @@ def registry(
         pipe.recv()
 
 
-def prefill_rank(rank: RankTask, pipe: "Connection[Any, Any]") -> None:
+def prefill_rank(rank: RankTask, pipe: Pipe) -> None:
     """Run the process of a prefill rank."""
     load = rank.load
     device = device_of(rank.device, load.seed)
@@ -181,7 +181,7 @@ def prefill_rank(rank: RankTask, pipe: "Connection[Any, Any]") -> None:
         _end(node, pipe)
 
 
-def decode_rank(rank: RankTask, pipe: "Connection[Any, Any]") -> None:
+def decode_rank(rank: RankTask, pipe: Pipe) -> None:
     """Run the process of a decode rank."""
     load = rank.load
     sources = rank.topology.sources(rank.name)
@@ -248,7 +248,7 @@ class Used:
         return {"pages": self.pages - len(self.pool), **gauges}
 
 
-def _settle(report: Report, used: Used, pipe: "Connection[Any, Any]") -> None:
+def _settle(report: Report, used: Used, pipe: Pipe) -> None:
     """Wait until everything is given back, report the rest, and wait for all other ranks."""
     deadline = monotonic() + SETTLE_S
     while monotonic() < deadline and any(used.left().values()):
@@ -260,7 +260,7 @@ def _settle(report: Report, used: Used, pipe: "Connection[Any, Any]") -> None:
         pass  # until every rank has finished, and nobody needs this one any more
 
 
-def _end(node: RunningNode, pipe: "Connection[Any, Any]") -> None:
+def _end(node: RunningNode, pipe: Pipe) -> None:
     """Close the node, and report the threads and sockets that the process still has."""
     node.close()
     pipe.send({"threads": threading.active_count() - 1, "sockets": _sockets()})

@@ -8,12 +8,12 @@ room from `drains_at` on.
 from collections import deque
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from multiprocessing.connection import Connection
 from time import monotonic, sleep
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 
+from pdproto.drill.children import Pipe
 from pdproto.drill.handoff.directory import Directory, Endpoints
 from pdproto.drill.handoff.load import LoadRequest
 from pdproto.drill.handoff.pools import Pools
@@ -48,7 +48,7 @@ class Receivers:
         *,
         directory: Directory,
         report: Report,
-        router: "Connection[Any, Any]",
+        router: Pipe,
     ) -> None:
         self.rank, self.node, self.pools, self.pool = rank, node, pools, pool
         self.directory, self.report = directory, report

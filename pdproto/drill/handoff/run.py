@@ -21,7 +21,7 @@ def run_drill(
     """Run the drill of a cluster whose processes have started.
 
     on_progress gets the number of requests that have ended at every rank, and the seconds since the
-    first began. Raises TimeoutError, RankDiedError or NothingKilledError.
+    first began. Raises TimeoutError, ChildLostError or NothingKilledError.
     """
     try:
         cluster.begin()
