@@ -85,6 +85,7 @@ class PdprotoKVManager(BaseKVManager):
     desk: PrefillRegistry | None = None
     dp_rank: int  # of this node, among the data-parallel ranks of its server
     named_rank: int | None = None  # that the same request names
+    request_id: str = ""  # SGLang's, of the same request
     # On decode only:
     sink_data_path: SinkItems
     turns: Turns | None

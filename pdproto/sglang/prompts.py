@@ -37,7 +37,7 @@ def note_request(queue: Any, request: Any, *_: Any, **__: Any) -> None:
     queue: SGLang's PrefillBootstrapQueue or DecodePreallocQueue.
     """
     manager = queue.kv_manager
-    manager.named_rank = request.disagg_prefill_dp_rank
+    manager.named_rank, manager.request_id = request.disagg_prefill_dp_rank, request.rid
     manager.prompt = prompt_of(queue, request)
     manager.once = is_once(request)
 

@@ -2,9 +2,12 @@
 
 Rule 1: poll() reports the end only when the pages are free, because SGLang uses them again at once
         (SENDING_SETTLED in spec/handoff/poll.py).
+Rule 2: all stages of a pipeline know a request by its room and SGLang's id of it. By the room
+        alone, samples of one prompt, and clients that draw one room, have each other's status.
 """
 
 from collections.abc import Sequence
+from hashlib import sha256
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Final
 
@@ -32,6 +35,11 @@ if TYPE_CHECKING:
 ALONE: Final = Automaton(SOURCE, {Source: 1, Life: 1, Buffer: 1, Sink: 0, Chunk: 1})
 OPEN, ABORT = ALONE.call("open_sender"), ALONE.call("abort_sender")
 SEND_ALL: Final = ALONE.call("send", (0,))
+
+
+def known_as(room: Any, request_id: Any) -> str:
+    """The key of a request among the statuses of all stages (rule 2). A client chooses both."""
+    return sha256(ascii((room, request_id)).encode()).hexdigest()
 
 
 class Absent:
@@ -103,6 +111,7 @@ class PdprotoKVSender(BaseKVSender):
         self._began: float | None = None
         self._has_begun = self._is_over = False  # over: SGLang asks for no status of all stages
         self._metric = KVTransferMetric()
+        self._request = "" if mgr.statuses is None else known_as(bootstrap_room, mgr.request_id)
         # SGLang may say that the request names a rank, and not which: then it is this one.
         named = (mgr.dp_rank if mgr.named_rank is None else mgr.named_rank) \
             if req_has_disagg_prefill_dp_rank else None
@@ -111,7 +120,7 @@ class PdprotoKVSender(BaseKVSender):
         if isinstance(self.sender, Sender) and mgr.statuses is not None:
             self.sender.watchers = (*self.sender.watchers, self._tell)
         if mgr.statuses is not None and not mgr.is_dummy_cp_rank:
-            while mgr.statuses.get(bootstrap_room) != self.poll():
+            while mgr.statuses.get(self._request) != self.poll():
                 self._tell()
 
     def _opened(self, room: int, named: int | None) -> Sender | Absent:
@@ -178,20 +187,20 @@ class PdprotoKVSender(BaseKVSender):
         """The lowest status of all stages of the pipeline; the first stage knows it."""
         if self.kv_mgr.statuses is None:
             return self.poll()
-        told = self.kv_mgr.statuses.collect(self.bootstrap_room)
+        told = self.kv_mgr.statuses.collect(self._request)
         return KVPoll.BOOTSTRAPPING if None in told else KVPoll(min(told))
 
     def _tell(self) -> None:
         """Tell the first stage the status of this one."""
         if self.kv_mgr.statuses is not None:
-            self.kv_mgr.statuses[self.bootstrap_room] = int(self.poll())
+            self.kv_mgr.statuses[self._request] = int(self.poll())
             if self._is_over:  # since then, in SGLang's thread
-                self.kv_mgr.statuses.pop(self.bootstrap_room)
+                self.kv_mgr.statuses.pop(self._request)
 
     def _tell_no_more(self) -> None:
         self._is_over = True
         if self.kv_mgr.statuses is not None:
-            self.kv_mgr.statuses.pop(self.bootstrap_room)
+            self.kv_mgr.statuses.pop(self._request)
 
     def should_send_kv_chunk(self, num_pages: int, last_chunk: bool) -> bool:
         """Whether SGLang must call `send` for this chunk: yes, unless it is empty and not the last.

@@ -77,6 +77,9 @@ CELLS: Final = (
          "three clients send three prompts of one length under one room at once: each is answered "
          "from its own prompt, or refused with the names of both",
          "prompts-unnamed", quick=True),
+    Cell("one room, PP 2 -> 1", "pp-2-1", "one_room",
+         "the same with two pipeline stages of prefill, each of which binds by itself",
+         "statuses-by-room"),
     Cell("room 0", PLAIN, "room_zero",
          "each half of a request in room 0, which SGLang would keep for ever, or in room -1 or "
          "2**64 - 1, fails at once with the reason, nothing is left, others are served",

@@ -332,6 +332,13 @@ def prompts_unnamed() -> None:
     replace(prompts, "prompt_of", lambda *_: b"any")
 
 
+def statuses_by_room() -> None:
+    """The stages of a pipeline know a request by its room alone."""
+    from pdproto.sglang import sender
+
+    replace(sender, "known_as", lambda room, _: f"{room}")
+
+
 def room_zero_taken() -> None:
     """Room 0 is a room like the others."""
     from pdproto.sglang import receiver, sender
@@ -418,8 +425,8 @@ DEFECTS: Final[Mapping[str, Callable[[], None]]] = {
         length_unlimited, refusal_untold, recompute_unasked, leak_check_off, layers_from_zero,
         heads_swapped, first_rank_only, next_run_unknown, window_left_out, misfit_unnoticed,
         waits_for_ever, queue_timed, decode_waited_for, silence_as_death, gone_for_good,
-        registry_asked, prompts_unnamed, room_zero_taken, once_unsaid, members_alike, room_once,
-        registers_once, port_ignored, unregistered, norm_off)
+        registry_asked, prompts_unnamed, statuses_by_room, room_zero_taken, once_unsaid,
+        members_alike, room_once, registers_once, port_ignored, unregistered, norm_off)
 }
 
 

@@ -6,6 +6,7 @@ The hand-overs are real ones between two nodes. A receiver notes the calls that 
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -16,145 +17,86 @@ from tests.skips import SGLANG
 
 pytest.importorskip("sglang", reason=SGLANG)
 
-import torch
-from sglang.srt.disaggregation import decode, prefill, utils
-from sglang.srt.disaggregation.decode import (
-    DecodePreallocQueue,
-    DecodeRequest,
-    DecodeTransferQueue,
-)
+from sglang.srt.disaggregation import prefill, utils
 from sglang.srt.disaggregation.pp_consensus_store import PPConsensusStore
 from sglang.srt.disaggregation.prefill import SchedulerDisaggregationPrefillMixin
-from sglang.srt.disaggregation.utils import DisaggregationMode
-from sglang.srt.managers import scheduler
 from sglang.srt.managers.io_struct import AbortReq, ReleaseMemoryOccupationReqInput
 from sglang.srt.managers.schedule_batch import FINISH_ABORT
-from sglang.srt.managers.scheduler import Scheduler
 from sglang.srt.managers.scheduler_components.weight_updater import SchedulerWeightUpdaterManager
 
 from examples.sglang_handoff.ranks import Group
 from examples.sglang_handoff.request import request_of
+from pdproto.sglang.plugin import note_requests, note_tokens
+from pdproto.sglang.prompts import note_request, prompt_of
 from pdproto.sglang.receiver import PdprotoKVReceiver
-from pdproto.sglang.sender import PdprotoKVSender
+from pdproto.sglang.sender import PdprotoKVSender, known_as
 from pdproto.spec.handoff.host_assumptions import By
 from pdproto.spec.handoff.poll import KVPoll
 from tests.handoff.test_host_assumptions import not_there
 from tests.items.test_data_path import ROW, Pair
 from tests.sglang.releases import of_newest
+from tests.sglang.schedulers import prefill_manager, scheduler_of
 from tests.sglang.test_receiver import Manager, receiver_of, send
 from tests.waiting import until
 
 ROOM = 5
 
 
-class Noted(PdprotoKVReceiver):
-    """Our receiver, which notes the calls that SGLang's own code makes."""
-
-    def __init__(self, manager: Any, room: int) -> None:
-        self.called: list[str] = []
-        super().__init__(manager, "127.0.0.1:1", room)
-
-    def _note(self, name: str) -> None:
-        if sys._getframe(2).f_globals["__name__"].startswith("sglang."):
-            self.called.append(name)
-
-    def init(self, prefill_dp_rank: int) -> None:
-        self._note("init")
-        super().init(prefill_dp_rank)
-
-    def clear(self) -> None:
-        self._note("clear")
-        super().clear()
-
-    def abort(self) -> None:
-        self._note("abort")
-        super().abort()
-
-
 class Decode:
-    """SGLang's two queues of decode, with as much of a scheduler as they read."""
+    """SGLang's scheduler of decode. called: what its own code calls of our receivers."""
 
-    def __init__(self, pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.given_back: list[Any] = []
-        manager: Any = Manager(pair)
-        manager.prefill_info_table = {}
-        self.manager = manager
-        self.room_in_row = torch.zeros((8, 1), dtype=torch.int64)
-        monkeypatch.setattr(decode, "poll_and_all_reduce", self._polls)
-        monkeypatch.setattr(decode, "all_reduce_flags", lambda flags, **_: flags, raising=False)
-        monkeypatch.setattr(decode, "release_kv_cache",
-                            lambda request, *_, **__: self.given_back.append(request))
-        monkeypatch.setattr(scheduler, "get_parallel", lambda: SimpleNamespace(pp_size=1))
-        monkeypatch.setattr(decode, "get_disagg", lambda: SimpleNamespace(
-            disaggregation_decode_allocation_policy="early"), raising=False)
-        metrics = SimpleNamespace(enable_metrics=False)
-        self.scheduler: Any = SimpleNamespace(
-            enable_decode_hicache=False, enable_hisparse=False, enable_lora=False,
-            enable_priority_scheduling=False, kv_checksum_computer=None,
-            running_batch=SimpleNamespace(reqs=[]), waiting_queue=[], metrics_reporter=metrics,
-            output_streamer=SimpleNamespace(stream_output=lambda *_: None))
-        self.transfers: Any = self._transfers()
-        self.waiting: Any = self._waiting()
+    def __init__(
+        self, pair: Pair, closing: ExitStack, folder: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        self.called: list[str] = []
+        for name in ("init", "clear", "abort"):
+            monkeypatch.setattr(PdprotoKVReceiver, name, self._noted(name))
+        self.manager: Any = Manager(pair)
+        self.scheduler = scheduler_of(closing, "decode", self.manager, folder)
+        self.waiting = self.scheduler.disagg_decode_prealloc_queue
+        self.waiting._ensure_retry_interval = 0.0
+        self.transfers = self.scheduler.disagg_decode_transfer_queue
+        self._free = self._available()
 
-    def _polls(self, pollers: Any, *_: Any, **gate: Any) -> list[int]:
-        """Of one rank. gate: what SGLang's own gate reads, where it has one."""
-        polls = [int(poller.poll()) for poller in pollers]
-        if gate:
-            utils._apply_metadata_gate(polls, gate["decode_reqs"], gate["metadata_buffers"])
-        return polls
+    def _noted(self, name: str) -> Callable[..., None]:
+        call = getattr(PdprotoKVReceiver, name)
 
-    def _transfers(self) -> Any:
-        queue: Any = DecodeTransferQueue.__new__(DecodeTransferQueue)
-        queue.queue, queue._deferred_releases = [], []
-        queue.enable_staging = queue.enable_host_receive = queue.enable_deferred_kv_release = False
-        queue.gloo_group = queue.tree_cache = None
-        queue.tp_rank, queue.scheduler = 0, self.scheduler
-        queue.metadata_buffers = SimpleNamespace(
-            clear_slot=lambda _: None, bootstrap_room=self.room_in_row,
-            get_buf=lambda slot: (*[None] * 13, self.room_in_row[slot]))
-        queue.req_to_metadata_buffer_idx_allocator = SimpleNamespace(free=lambda _: None)
-        queue._clean_hicache_prefetch_resources = lambda _: None
-        return queue
+        def noted(receiver: Any, *told: Any) -> None:
+            if sys._getframe(1).f_globals["__name__"].startswith("sglang."):
+                self.called.append(name)
+            call(receiver, *told)
 
-    def _waiting(self) -> Any:
-        queue: Any = DecodePreallocQueue.__new__(DecodePreallocQueue)
-        queue.queue, queue.pending_reqs, queue.retracted_queue = [], [], []
-        queue.gloo_group, queue.tp_rank, queue.pp_size = None, 0, 1
-        queue.scheduler, queue.kv_manager = self.scheduler, self.manager
-        queue.transfer_queue = self.transfers
-        queue._ensure_last_attempt_time, queue._ensure_retry_count = {}, {}
-        queue._ensure_retry_interval, queue._max_ensure_retries = 0.0, 3
-        queue._prefill_dp_rank_queries = {}
-        queue._uses_swa_tail_prealloc = queue._uses_swa_reservation = lambda: False
-        queue._allocatable_token_budgets = lambda **_: 0
-        queue.req_to_metadata_buffer_idx_allocator = SimpleNamespace(available_size=lambda: 0)
-        return queue
+        return noted
 
-    def request(self, room: int = ROOM) -> Any:
-        """SGLang's note of a request, with our receiver."""
-        return DecodeRequest(request_of(room, [1], "decode"), Noted(self.manager, room),
-                             metadata_buffer_index=1)
+    def _available(self) -> tuple[int, ...]:
+        return tuple(one.available_size() for one in (
+            self.scheduler.token_to_kv_pool_allocator, self.scheduler.req_to_token_pool,
+            self.scheduler.req_to_metadata_buffer_idx_allocator))
 
-    def transfer(self, pair: Pair) -> Any:
-        """A request whose KV has come over, in the transfer queue."""
-        one = self.request()
-        one.kv_receiver.init(0)
-        one.kv_receiver.send_metadata(np.array([2]), aux_index=1)
-        send(pair, ROOM)
+    @property
+    def has_given_back(self) -> bool:
+        """Whether nothing of the pages, of the rows of requests and of metadata is taken."""
+        return self._available() == self._free
+
+    def request(self, **told: Any) -> Any:
+        """SGLang's note of a request that comes."""
+        self.waiting.add(request_of(ROOM, [1], "decode", **told))
+        return self.waiting.queue[-1]
+
+    def transfer(self, pair: Pair, room: int) -> Any:
+        """A request whose KV has come over, in the transfer queue. room: in its metadata row."""
+        self.request()
+        (one,), _ = self.waiting.pop_preallocated()
+        self.transfers.extend([one])
+        send(pair, ROOM, prompt=prompt_of(self.waiting, one.req))
         until(lambda: one.kv_receiver.poll() is KVPoll.SUCCESS)
-        self.transfers.queue.append(one)
+        self.transfers.metadata_buffers.bootstrap_room[one.metadata_buffer_index, 0] = room
+        assert not self.has_given_back
         return one
 
     def abort(self) -> None:
         """What SGLang's scheduler does when a client leaves."""
-        of = self.scheduler
-        of.disaggregation_mode = DisaggregationMode.DECODE
-        of.disagg_decode_prealloc_queue = self.waiting
-        of.disagg_decode_transfer_queue = self.transfers
-        of.chunked_req = of.mm_receiver = of.dllm_config = None
-        of.grammar_manager = SimpleNamespace(abort_requests=lambda _: None)
-        of.collect_inflight_reqs = list
-        Scheduler.abort_request(of, AbortReq(abort_all=True))
+        self.scheduler.abort_request(AbortReq(abort_all=True))
 
 
 @pytest.fixture
@@ -164,8 +106,13 @@ def pair() -> Iterator[Pair]:
 
 
 @pytest.fixture
-def at_decode(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> Decode:
-    return Decode(pair, monkeypatch)
+def at_decode(
+    pair: Pair, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Decode]:
+    note_requests(note_request, prefill=False)
+    note_tokens()
+    with ExitStack() as closing:
+        yield Decode(pair, closing, tmp_path, monkeypatch)
 
 
 @of_newest
@@ -176,53 +123,60 @@ def test_the_places_are_in_sglangs_source() -> None:
 
 def test_a_request_whose_ranks_are_not_known_is_asked_about_again(at_decode: Decode) -> None:
     """Seen red with a queue that resolves nothing."""
-    one, queue = at_decode.request(), at_decode.waiting
+    server = at_decode.manager.prefill_info_table.popitem()
     answers = iter((False, True))
 
     def ensure(address: str) -> bool:
-        if not (found := next(answers)):
-            return found
-        at_decode.manager.prefill_info_table[address] = SimpleNamespace(dp_size=1)
+        found = next(answers)
+        if found:
+            at_decode.manager.prefill_info_table[address] = server[1]
         return found
 
     at_decode.manager.try_ensure_parallel_info = ensure
-    queue.queue.append(one)
-    queue.pending_reqs.append(one)
-    queue.pop_preallocated()
-    assert one.kv_receiver.called == []
-    queue.pop_preallocated()
-    assert one.kv_receiver.called == ["init"]
+    one = at_decode.request()
+    at_decode.waiting.pop_preallocated()
+    assert at_decode.called == []
+    at_decode.waiting.pop_preallocated()
+    assert at_decode.called == ["init"]
     assert one.kv_receiver.poll() is KVPoll.WAITING_FOR_INPUT
 
 
-def _is_aborted(at_decode: Decode, _: Any) -> None:
+def _is_aborted(at_decode: Decode) -> Any:
+    one = at_decode.request()
     at_decode.abort()
-
-
-def _has_no_server(at_decode: Decode, one: Any) -> None:
-    at_decode.manager.missing = "prefill server 127.0.0.1:1: it has no dp3"
-    one.kv_receiver.init(3)
-
-
-def _is_left_by_prefill(at_decode: Decode, one: Any) -> None:
-    at_decode.manager.misfit = "the layouts differ"
-    one.kv_receiver.init(0)
     until(lambda: one.kv_receiver.poll() is KVPoll.FAILED)
+    return one
 
 
-@pytest.mark.parametrize("end", [_is_aborted, _has_no_server, _is_left_by_prefill])
+def _is_aborted_early(at_decode: Decode) -> Any:
+    at_decode.manager.prefill_info_table.clear()
+    return _is_aborted(at_decode)
+
+
+def _has_no_server(at_decode: Decode) -> Any:
+    at_decode.manager.missing = "prefill server 127.0.0.1:1: it has no dp3"
+    return at_decode.request(disagg_prefill_dp_rank=3)
+
+
+def _is_left_by_prefill(at_decode: Decode) -> Any:
+    at_decode.manager.misfit = "the layouts differ"
+    one = at_decode.request()
+    until(lambda: one.kv_receiver.poll() is KVPoll.FAILED)
+    return one
+
+
+@pytest.mark.parametrize("ended", [
+    _is_aborted, _is_aborted_early, _has_no_server, _is_left_by_prefill])
 def test_a_request_that_fails_before_it_has_pages_is_cleared(
-    at_decode: Decode, end: Callable[[Decode, Any], None]
+    at_decode: Decode, ended: Callable[[Decode], Any]
 ) -> None:
     """Before its hand-over, and with one. Seen red with a `pop_preallocated` without its call."""
-    one, queue = at_decode.request(), at_decode.waiting
-    queue.queue.append(one)
-    end(at_decode, one)
-    receiver = one.kv_receiver
-    queue.pop_preallocated()
-    assert receiver.called[-1] == "clear"
-    assert (queue.queue, one.kv_receiver) == ([], None)
+    one = ended(at_decode)
+    at_decode.waiting.pop_preallocated()
+    assert at_decode.called[-1] == "clear"
+    assert (at_decode.waiting.queue, one.kv_receiver) == ([], None)
     assert isinstance(one.req.finished_reason, FINISH_ABORT)
+    assert at_decode.has_given_back
 
 
 @of_newest
@@ -232,12 +186,10 @@ def test_a_success_whose_row_is_of_another_room_is_cleared(
 ) -> None:
     """Seen red without the calls in `_commit_transfer_to_req`."""
     monkeypatch.setattr(utils, "_apply_metadata_gate", lambda *_: None)
-    one = at_decode.transfer(pair)
-    receiver = one.kv_receiver
-    at_decode.room_in_row[1] = room
+    at_decode.transfer(pair, room)
     at_decode.transfers.pop_transferred()
-    assert receiver.called[-1] == "clear"
-    assert at_decode.given_back == [one.req]
+    assert at_decode.called[-1] == "clear"
+    assert at_decode.has_given_back
     assert at_decode.transfers.queue == []
 
 
@@ -245,38 +197,33 @@ def test_a_success_that_sglang_does_not_take_is_given_back_by_an_abort(
     pair: Pair, at_decode: Decode
 ) -> None:
     """Seen red with an `abort_request` that calls nobody."""
-    one = at_decode.transfer(pair)
-    receiver = one.kv_receiver
+    one = at_decode.transfer(pair, 0)
     for _ in range(3):
         at_decode.transfers.pop_transferred()
-    assert (at_decode.transfers.queue, at_decode.given_back) == ([one], [])
+    assert at_decode.transfers.queue == [one]
+    assert not at_decode.has_given_back
     at_decode.abort()
-    assert receiver.called[-1] == "abort"
+    assert at_decode.called[-1] == "abort"
     at_decode.transfers.pop_transferred()
-    assert receiver.called[-1] == "clear"
-    assert at_decode.given_back == [one.req]
+    assert at_decode.called[-1] == "clear"
+    assert at_decode.has_given_back
 
 
 def test_memory_is_not_released_under_a_request(at_decode: Decode) -> None:
     """SGLang empties its queues then, and calls no receiver. Seen red without the transfer queue in
     `is_fully_idle`.
     """
-    at_decode.abort()  # so that the scheduler has its queues
     of = at_decode.scheduler
-    of.running_batch.is_empty = of._pp_microbatches_drained = lambda: True
-    of.dllm_manager = SimpleNamespace(any_staging_reqs=lambda: False)
-    of.last_batch = of.decode_offload_manager = None
-    of.enable_overlap = of.enable_hierarchical_cache = of.enable_lmcache = of._engine_paused = False
-    of.grammar_manager.grammar_queue = []
-    updater: Any = SchedulerWeightUpdaterManager.__new__(SchedulerWeightUpdaterManager)
-    updater.scheduler = of
-    updater.is_fully_idle = lambda **how: Scheduler.is_fully_idle(of, **how)
+    updater = SchedulerWeightUpdaterManager(
+        tp_worker=of.tp_worker, draft_worker=None, memory_saver_adapter=None,
+        flush_cache=of.flush_cache, is_fully_idle=of.is_fully_idle, scheduler=of)
     assert updater.is_fully_idle()
+    one = at_decode.request()
     for queue in (at_decode.waiting, at_decode.transfers):
-        queue.queue.append(at_decode.request())
+        queue.queue[:] = [one]
         with pytest.raises(AssertionError, match="only when server is idle"):
             updater.release_memory_occupation(ReleaseMemoryOccupationReqInput())
-        assert len(queue.queue) == 1
+        assert queue.queue == [one]
         queue.queue.clear()
 
 
@@ -290,9 +237,8 @@ class Prefill:
         monkeypatch.setattr(prefill, "release_kv_cache",
                             lambda request, *_, **__: self.given_back.append(request))
         (node, data_path), = pair.sources
-        manager: Any = SimpleNamespace(
-            prefill=node, is_dummy_cp_rank=False, statuses=statuses, dp_rank=0, named_rank=None,
-            prompt=None, source_data_path=data_path, parts=Manager(pair).parts,
+        manager = prefill_manager(
+            node, statuses=statuses, source_data_path=data_path, parts=Manager(pair).parts,
             item_bytes=pair.item_bytes, rows=SimpleNamespace(read=lambda _: ROW))
         self.receiver = receiver_of(Manager(pair), ROOM)
         self.receiver.init(0)
@@ -365,8 +311,9 @@ def test_a_stage_keeps_no_status_of_a_request_that_is_aborted(
     (node, _), = pair.sources
     until(lambda: not node.metrics.read()["num_remembered_lives"])
     assert sender.poll() is KVPoll.FAILED
-    assert (ROOM in statuses) is not has_begun
+    key = known_as(ROOM, "")
+    assert (key in statuses) is not has_begun
     if not has_begun:
         assert sender.poll_pp_consensus() is KVPoll.FAILED
         sender.clear()
-    assert ROOM not in statuses
+    assert key not in statuses

@@ -15,6 +15,7 @@ pytest.importorskip("sglang", reason=SGLANG)
 
 from sglang.srt.disaggregation.common.conn import KVTransferError
 from sglang.srt.disaggregation.decode import _bootstrap_addr
+from sglang.srt.disaggregation.pp_consensus_store import PPConsensusStore
 
 from examples.sglang_handoff.request import request_of
 from pdproto.items.shares import TpRank
@@ -26,6 +27,7 @@ from pdproto.sglang.prompts import note_request
 from pdproto.sglang.sender import PdprotoKVSender
 from pdproto.spec.handoff.poll import KVPoll
 from tests.items.test_data_path import Pair
+from tests.sglang.schedulers import Stages, prefill_manager
 from tests.sglang.test_receiver import Manager, receiver_of
 from tests.waiting import until
 
@@ -41,13 +43,6 @@ def pair() -> Iterator[Pair]:
         yield Pair(closing, [range(4)])
 
 
-class Statuses(dict[int, int]):
-    """As much of SGLang's PPConsensusStore as the first of two stages uses."""
-
-    def collect(self, room: int) -> list[int | None]:
-        return [self.get(room)] * 2
-
-
 def reason(half: Any) -> str:
     """Why it has failed."""
     until(lambda: half.poll() is KVPoll.FAILED)
@@ -61,8 +56,7 @@ def reason(half: Any) -> str:
 def sender_of(pair: Pair, room: Any, rank: Any = None, statuses: Any = None) -> Any:
     """As SGLang's queue makes it."""
     (node, _), = pair.sources
-    manager: Any = SimpleNamespace(prefill=node, is_dummy_cp_rank=False, statuses=statuses,
-                                   dp_rank=0, named_rank=None, prompt=None)
+    manager = prefill_manager(node, statuses=statuses)
     one = request_of(5, [0], "prefill")
     one.disagg_prefill_dp_rank = rank
     note_request(SimpleNamespace(kv_manager=manager), one)
@@ -78,9 +72,17 @@ def test_a_room_that_cannot_be_fails_its_request_alone(pair: Pair, room: Any) ->
         assert "bootstrap_room" in reason(half)
 
 
-def test_a_room_that_cannot_be_fails_on_each_stage_of_a_pipeline(pair: Pair) -> None:
-    statuses = Statuses()
-    assert sender_of(pair, -1, statuses=statuses).poll_pp_consensus() is KVPoll.FAILED
+@pytest.mark.parametrize("room", [-1, 2**70])
+def test_a_room_that_cannot_be_fails_on_each_stage_of_a_pipeline(pair: Pair, room: int) -> None:
+    """Seen red with the room as the key of its status: SGLang's store cannot write 2**70."""
+    group = Stages()
+    stores = [PPConsensusStore(2, stage, group) for stage in (0, 1)]
+    try:
+        first, _ = (sender_of(pair, room, statuses=store) for store in stores)
+        until(lambda: first.poll_pp_consensus() is KVPoll.FAILED)
+    finally:
+        for store in stores:
+            store.close()
 
 
 @pytest.mark.parametrize("rank", [-1, 2**63, 2**70, 1.0, "0"], ids=str)

@@ -3,19 +3,17 @@
 from array import array
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
-from types import SimpleNamespace
+from pathlib import Path
 from typing import Any, Final
 
-import numpy as np
 import pytest
 
 from tests.skips import SGLANG
 
 pytest.importorskip("sglang", reason=SGLANG)
 
-from sglang.srt.disaggregation.decode import DecodePreallocQueue
-from sglang.srt.disaggregation.prefill import PrefillBootstrapQueue
-from sglang.srt.disaggregation.utils import TransferBackend
+from sglang.srt.disaggregation.decode import DecodeRequest
+from sglang.srt.disaggregation.pp_consensus_store import PPConsensusStore
 from sglang.srt.lora.lora_registry import LoRARef
 from sglang.srt.managers.schedule_batch import MultimodalInputs, Req
 from sglang.srt.runtime_context import get_parallel
@@ -25,14 +23,15 @@ from examples.sglang_handoff.request import request_of
 from pdproto.node.prefill.ended_rooms import OVER
 from pdproto.node.prefill.sender import Sender
 from pdproto.sglang import prompts
-from pdproto.sglang.plugin import NAME, note_requests, plugin
+from pdproto.sglang.plugin import note_requests, note_tokens
 from pdproto.spec.handoff.poll import KVPoll
 from tests.items.test_data_path import ROW, Pair
+from tests.sglang.schedulers import Stages, prefill_manager, scheduler_of
 from tests.sglang.test_receiver import Manager, reason
 from tests.waiting import until
 
 ROOM: Final = 5
-TOKENS: Final = 16
+TOKENS: Final = 2  # three prompts fit into the pages of a pair
 PROMPTS: Final = "ABC"
 
 
@@ -41,15 +40,17 @@ def request(prompt: str, **changed: Any) -> Req:
     return request_of(ROOM, [ord(prompt)] * TOKENS, "prefill", rid=prompt, **changed)
 
 
-def queue_with(**adapters: str) -> Any:
-    refs = {number: LoRARef(lora_id=number, lora_name=name) for number, name in adapters.items()}
-    runner = SimpleNamespace(lora_manager=SimpleNamespace(lora_refs=refs))
-    return SimpleNamespace(scheduler=SimpleNamespace(tp_worker=SimpleNamespace(
-        model_runner=runner)))
+def queue_with(folder: Path, **adapters: str) -> Any:
+    """SGLang's queue of a prefill server with these adapters, by their ids."""
+    with ExitStack() as closing:
+        server = scheduler_of(closing, "prefill", prefill_manager(None), folder)
+    server.tp_worker.model_runner.lora_manager.lora_refs = {
+        number: LoRARef(lora_id=number, lora_name=name) for number, name in adapters.items()}
+    return server.disagg_prefill_bootstrap_queue
 
 
 def name(made: Req, queue: Any = None) -> bytes:
-    return prompts.prompt_of(queue or queue_with(), made)
+    return prompts.prompt_of(queue, made)
 
 
 def test_a_prompt_has_one_name_at_both_servers() -> None:
@@ -62,8 +63,11 @@ def test_a_prompt_has_one_name_at_both_servers() -> None:
     assert name(request_of(ROOM, [], "decode")) != first
 
 
-def test_an_adapter_counts_by_its_name_and_not_by_the_id_that_a_server_draws() -> None:
-    here, there = queue_with(one="math"), queue_with(two="math", three="law")
+def test_an_adapter_counts_by_its_name_and_not_by_the_id_that_a_server_draws(
+    tmp_path: Path
+) -> None:
+    here = queue_with(tmp_path, one="math")
+    there = queue_with(tmp_path, two="math", three="law")
     of = name(request("A", lora_id="one"), here)
     assert of == name(request("A", lora_id="two"), there)
     assert len({of, name(request("A", lora_id="three"), there), name(request("A"))}) == 3
@@ -107,35 +111,33 @@ def pair() -> Iterator[Pair]:
         yield Pair(closing, [range(4)])
 
 
-def servers(pair: Pair) -> tuple[Any, Any]:
-    """SGLang's queues of both servers, as far as they make senders and receivers."""
-    plugin()
-    backend = TransferBackend(NAME)
-    (node, _), = pair.sources
-    prefill: Any = SimpleNamespace(
-        kv_manager=SimpleNamespace(prefill=node, is_dummy_cp_rank=False, statuses=None, dp_rank=0,
-                                   named_rank=None, prompt=None),
-        transfer_backend=backend, bootstrap_port=1, tp_rank=0, pp_rank=0,
-        _check_if_req_exceed_kv_capacity=lambda _: False, _process_req=lambda _: None)
-    decode: Any = SimpleNamespace(
-        kv_manager=Manager(pair), transfer_backend=backend, queue=[])
+@pytest.fixture
+def servers(pair: Pair, tmp_path: Path) -> Iterator[tuple[Any, Any]]:
+    """SGLang's schedulers of both servers."""
     note_requests(prompts.note_request, prefill=True)
     note_requests(prompts.note_request, prefill=False)
-    return prefill, decode
+    note_tokens()
+    (node, _), = pair.sources
+    with ExitStack() as closing:
+        yield (scheduler_of(closing, "prefill", prefill_manager(node), tmp_path),
+               scheduler_of(closing, "decode", Manager(pair), tmp_path))
 
 
 def half_at_prefill(prefill: Any, made: Req) -> Sender:
-    PrefillBootstrapQueue.create_sender(prefill, made, 1)
+    prefill.disagg_prefill_bootstrap_queue.add(made, 1)
+    assert prefill.disagg_prefill_bootstrap_queue.queue[-1] is made
     sender: Sender = made.disagg_kv_sender.sender
     return sender
 
 
-def half_at_decode(decode: Any, made: Req, place: int = 0) -> Any:
-    DecodePreallocQueue._create_receiver_and_enqueue(decode, made)
-    receiver = decode.queue[-1].kv_receiver
-    receiver.init(0)
-    receiver.send_metadata(np.array([place]), aux_index=ord(made.rid))
-    return receiver
+def half_at_decode(decode: Any, made: Req) -> DecodeRequest:
+    """SGLang takes a slot and pages for it, and names them to the receiver."""
+    queue = decode.disagg_decode_prealloc_queue
+    queue.add(made)
+    (taken,), failed = queue.pop_preallocated()
+    assert (taken.req, failed) == (made, [])
+    decode.disagg_decode_transfer_queue.extend([taken])
+    return taken
 
 
 def send(pair: Pair, senders: Mapping[str, Sender]) -> None:
@@ -143,47 +145,101 @@ def send(pair: Pair, senders: Mapping[str, Sender]) -> None:
     until(lambda: all(one.poll() is KVPoll.WAITING_FOR_INPUT for one in senders.values()))
     (_, data_path), = pair.sources
     for prompt, sender in senders.items():
-        sender.send(data_path.numbering.numbers(0, [1]),
+        sender.send(data_path.numbering.numbers(0, range(TOKENS)),
                     metadata=prompt.encode().ljust(len(ROW), b" "))
 
 
-def at_once(pair: Pair) -> dict[str, str]:
+def row_of(decode: Any, taken: DecodeRequest) -> str:
+    """What has come to its slot."""
+    until(lambda: taken.kv_receiver.poll() is KVPoll.SUCCESS)
+    row: bytes = decode.disagg_decode_prealloc_queue.kv_manager.slots[taken.metadata_buffer_index]
+    return row.decode().strip()
+
+
+def at_once(pair: Pair, servers: tuple[Any, Any]) -> dict[str, str]:
     """Three requests of one room, that come to decode in the other order. Returns of each the
     prompt whose metadata row, and so whose KV, it has got.
     """
-    prefill, decode = servers(pair)
+    prefill, decode = servers
     senders = {prompt: half_at_prefill(prefill, request(prompt)) for prompt in PROMPTS}
-    receivers = {prompt: half_at_decode(decode, request(prompt), place)
-                 for place, prompt in enumerate(reversed(PROMPTS))}
+    taken = {prompt: half_at_decode(decode, request(prompt)) for prompt in reversed(PROMPTS)}
     send(pair, senders)
-    until(lambda: all(one.poll() is KVPoll.SUCCESS for one in receivers.values()))
-    return {prompt: decode.kv_manager.slots[ord(prompt)].decode().strip() for prompt in PROMPTS}
+    return {prompt: row_of(decode, taken[prompt]) for prompt in PROMPTS}
 
 
-def test_three_prompts_of_one_length_in_one_room_each_get_their_own(pair: Pair) -> None:
-    assert at_once(pair) == {prompt: prompt for prompt in PROMPTS}
+def test_three_prompts_of_one_length_in_one_room_each_get_their_own(
+    pair: Pair, servers: tuple[Any, Any]
+) -> None:
+    assert at_once(pair, servers) == {prompt: prompt for prompt in PROMPTS}
 
 
 def test_without_names_they_get_the_kv_of_another(
-    pair: Pair, monkeypatch: pytest.MonkeyPatch
+    pair: Pair, servers: tuple[Any, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(prompts, "prompt_of", lambda *_: None)
-    assert at_once(pair) != {prompt: prompt for prompt in PROMPTS}
+    assert at_once(pair, servers) != {prompt: prompt for prompt in PROMPTS}
 
 
-def handed_over(pair: Pair, prefill: Any, decode: Any) -> None:
+@pytest.fixture
+def stages(tmp_path: Path) -> Iterator[tuple[Pair, list[Any]]]:
+    """A decode node, and SGLang's schedulers of two stages of prefill, which share statuses."""
+    note_requests(prompts.note_request, prefill=True)
+    group = Stages()
+    with ExitStack() as closing:
+        pair, found = Pair(closing, [range(2), range(2, 4)]), []
+        for stage, (node, _) in enumerate(pair.sources):
+            statuses = PPConsensusStore(2, stage, group)
+            closing.callback(statuses.close)
+            found.append(scheduler_of(
+                closing, "prefill", prefill_manager(node, statuses=statuses), tmp_path))
+        yield pair, found
+
+
+@pytest.mark.parametrize("prompts_of", ["AB", "AA"], ids=["two prompts", "two samples"])
+def test_a_request_has_its_own_status_on_all_stages_of_a_pipeline(
+    stages: tuple[Pair, list[Any]], prompts_of: str
+) -> None:
+    """Two requests of one room, of which decode asks for one after the other. Seen red with
+    statuses by room: SGLang sends pages of a request that decode has not asked for, which raises in
+    its scheduler and ends the server; and the end of one takes the status of the other.
+    """
+    pair, servers = stages
+    sources = {node.name: node.endpoint for node, _ in pair.sources}
+
+    def at_prefill(prompt: str, rid: str) -> list[Any]:
+        halves = [request_of(ROOM, [ord(prompt)] * TOKENS, "prefill", rid=rid) for _ in servers]
+        for server, half in zip(servers, halves, strict=True):
+            half_at_prefill(server, half)
+        return [half.disagg_kv_sender for half in halves]
+
+    def is_asked_for(halves: list[Any]) -> bool:
+        return bool(halves[0].poll_pp_consensus() is KVPoll.WAITING_FOR_INPUT)
+
+    one, other = (at_prefill(prompt, rid) for prompt, rid in zip(prompts_of, "xy", strict=True))
+    pair.node.open(ROOM, sources, pages=(0,), slot=0, prompt=name(request(prompts_of[0])))
+    until(lambda: is_asked_for(one))
+    assert not is_asked_for(other)
+    for half in one:
+        half.clear()
+    pair.node.open(ROOM, sources, pages=(1,), slot=1, prompt=name(request(prompts_of[1])))
+    until(lambda: is_asked_for(other))
+
+
+def handed_over(pair: Pair, servers: tuple[Any, Any]) -> None:
     """A request of the room has ended well at both servers."""
-    receiver = half_at_decode(decode, request("A"))
+    prefill, decode = servers
+    taken = half_at_decode(decode, request("A"))
     send(pair, {"A": half_at_prefill(prefill, request("A"))})
-    until(lambda: receiver.poll() is KVPoll.SUCCESS)
-    receiver.clear()
+    assert row_of(decode, taken) == "A"
+    taken.kv_receiver.clear()
 
 
-def test_a_decode_request_that_a_router_repeats_alone_fails_at_once(pair: Pair) -> None:
+def test_a_decode_request_that_a_router_repeats_alone_fails_at_once(
+    pair: Pair, servers: tuple[Any, Any]
+) -> None:
     """No clock runs out: `bootstrap_timeout` is 300 s here."""
-    prefill, decode = servers(pair)
-    handed_over(pair, prefill, decode)
-    repeated = half_at_decode(decode, request("A"))
+    handed_over(pair, servers)
+    repeated = half_at_decode(servers[1], request("A")).kv_receiver
     until(lambda: repeated.poll() is KVPoll.FAILED)
     assert OVER in reason(repeated)
 
@@ -206,14 +262,15 @@ def sample() -> Req:
 
 @pytest.mark.parametrize("again", [retracted, sample])
 def test_a_request_that_prefill_computes_again_in_its_room_waits_for_it(
-    pair: Pair, again: Callable[[], Req]
+    pair: Pair, servers: tuple[Any, Any], again: Callable[[], Req]
 ) -> None:
     """Decode comes first."""
-    prefill, decode = servers(pair)
-    handed_over(pair, prefill, decode)
-    receiver = half_at_decode(decode, again())
+    handed_over(pair, servers)
+    prefill, decode = servers
+    taken = half_at_decode(decode, again())
+    receiver = taken.kv_receiver
     (node, _), = pair.sources
     until(lambda: receiver.poll() is KVPoll.FAILED
           or receiver.receiver.life in node._node.lives)
     send(pair, {"A": half_at_prefill(prefill, request("A"))})
-    until(lambda: receiver.poll() is KVPoll.SUCCESS)
+    assert row_of(decode, taken) == "A"

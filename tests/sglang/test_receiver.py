@@ -16,7 +16,8 @@ from tests.skips import SGLANG
 
 pytest.importorskip("sglang", reason=SGLANG)
 
-from sglang.srt.disaggregation.common.conn import KVTransferError
+from sglang.srt.disaggregation.base.conn import KVArgs
+from sglang.srt.disaggregation.common.conn import KVTransferError, PrefillServerInfo
 
 from pdproto.node.decode.receiver import Addressed, Receiver
 from pdproto.sglang.manager import PdprotoKVManager
@@ -28,6 +29,10 @@ from pdproto.sglang.turns import Turns
 from pdproto.spec.handoff.poll import KVPoll
 from tests.items.test_data_path import ROW, Pair
 from tests.waiting import until
+
+SERVER = PrefillServerInfo(
+    attn_tp_size=1, attn_cp_size=1, dp_size=1, pp_size=1, page_size=1, kv_cache_dtype=None,
+    follow_bootstrap_room=True)
 
 
 class Manager:
@@ -44,6 +49,9 @@ class Manager:
         self.prompt: bytes | None = None
         self.once = False
         self.held: dict[int, list[Any]] = {}
+        self.prefill_info_table = {"127.0.0.1:1": SERVER}
+        self.kv_args = KVArgs()
+        self.kv_args.state_types = []
         self.supports_host_destination = False
         self.rows = SimpleNamespace(write=self._write)
         feed = Feed({source.name: source.endpoint}, range(1), None,
@@ -60,9 +68,13 @@ class Manager:
             raise ValueError(f"a metadata row of {len(row)} bytes, but rows here have {len(ROW)}")
         self.slots[slot] = row
 
+    def try_ensure_parallel_info(self, address: str) -> bool:
+        return address in self.prefill_info_table
+
     def name_of(self, _: int) -> str:
         return self.decode.name
 
+    enable_deferred_decode_kv_release = PdprotoKVManager.enable_deferred_decode_kv_release
     is_abort_release_safe = PdprotoKVManager.is_abort_release_safe
     clear_deferred_abort_state = PdprotoKVManager.clear_deferred_abort_state
     let_go = PdprotoKVManager.let_go
@@ -79,9 +91,9 @@ def receiver_of(manager: Manager, room: int = 1) -> Any:
     return PdprotoKVReceiver(told, "127.0.0.1:1", room)
 
 
-def send(pair: Pair, room: int, row: bytes = ROW) -> None:
+def send(pair: Pair, room: int, row: bytes = ROW, prompt: bytes | None = None) -> None:
     (node, data_path), = pair.sources
-    sender = node.open(room)
+    sender = node.open(room, prompt=prompt)
     until(lambda: sender.poll() is not KVPoll.BOOTSTRAPPING)
     sender.send(data_path.numbering.numbers(0, [1]), metadata=row)
 

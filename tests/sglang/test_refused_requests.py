@@ -4,7 +4,8 @@ receiver.
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
-from types import SimpleNamespace
+from pathlib import Path
+from threading import Event
 from typing import Any, Final
 
 import pytest
@@ -14,54 +15,26 @@ from tests.skips import SGLANG
 pytest.importorskip("sglang", reason=SGLANG)
 
 from sglang.srt.disaggregation.common.conn import KVTransferError
-from sglang.srt.disaggregation.decode import DecodePreallocQueue, DecodeRequest
-from sglang.srt.disaggregation.prefill import PrefillBootstrapQueue
-from sglang.srt.disaggregation.utils import FAKE_BOOTSTRAP_HOST, TransferBackend
+from sglang.srt.disaggregation.utils import FAKE_BOOTSTRAP_HOST
 from sglang.srt.managers.schedule_batch import FINISH_ABORT, Req
 
 from examples.sglang_handoff.request import request_of
 from pdproto.sglang import refusals
 from pdproto.sglang.plugin import (
-    NAME,
-    plugin,
+    note_requests,
     tell_of_decodes_refusals,
     tell_of_prefills_refusals,
 )
-from pdproto.sglang.prompts import prompt_of
+from pdproto.sglang.prompts import note_request, prompt_of
 from pdproto.sglang.refusals import tell_decode, tell_prefill
 from pdproto.spec.handoff.poll import KVPoll
 from tests.items.test_data_path import Pair
+from tests.sglang.schedulers import prefill_manager, scheduler_of
 from tests.sglang.test_receiver import Manager, receiver_of
 from tests.waiting import until
 
 ROOM: Final = 5
 CAPACITY: Final = 8  # tokens of decode's KV cache
-
-
-class Queue(SimpleNamespace):
-    """As much of DecodePreallocQueue as `add` reads, with its own methods that refuse."""
-
-    _check_if_req_exceed_kv_capacity = DecodePreallocQueue._check_if_req_exceed_kv_capacity
-    _rebootstrap_prefill_len = staticmethod(DecodePreallocQueue._rebootstrap_prefill_len)
-    _resolve_prefill_dp_rank = DecodePreallocQueue._resolve_prefill_dp_rank
-
-    def add(self, request: Any, **known: bool) -> None:
-        DecodePreallocQueue.add(self, request, **known)
-
-
-class PrefillQueue(SimpleNamespace):
-    """As much of PrefillBootstrapQueue as `add` reads, with its own methods that refuse."""
-
-    _check_if_req_exceed_kv_capacity = PrefillBootstrapQueue._check_if_req_exceed_kv_capacity
-    create_sender = PrefillBootstrapQueue.create_sender
-    _process_req = PrefillBootstrapQueue._process_req
-
-    def add(self, request: Any) -> None:
-        PrefillBootstrapQueue.add(self, request, 1)
-
-
-def retire(request: Any) -> None:
-    request.finished_reason = request.to_finish
 
 
 @pytest.fixture
@@ -71,45 +44,24 @@ def pair() -> Iterator[Pair]:
 
 
 @pytest.fixture
-def queue(pair: Pair) -> Any:
-    plugin()
+def queue(pair: Pair, tmp_path: Path) -> Iterator[Any]:
+    """SGLang's of decode. It tells prefill of what it refuses."""
+    note_requests(note_request, prefill=False)
     tell_of_decodes_refusals(tell_prefill)
-    manager: Any = Manager(pair)
-    manager.prefill_info_table = {}
-
-    def ensure(address: str) -> bool:
-        manager.prefill_info_table[address] = SimpleNamespace(dp_size=1)
-        return True
-
-    manager.try_ensure_parallel_info = ensure
-    made = Queue(
-        kv_manager=manager, transfer_backend=TransferBackend(NAME), queue=[],
-        pending_reqs=[], max_total_num_tokens=CAPACITY,
-        token_to_kv_pool_allocator=SimpleNamespace(
-            prealloc_ceiling_fits=lambda *_: None, get_kvcache=lambda: None),
-        scheduler=SimpleNamespace(
-            enable_hisparse=False, retire_unadmitted_request=retire,
-            output_streamer=SimpleNamespace(stream_output=lambda *_: None)),
-        _prealloc_required_tokens=lambda _: (0, 0), _uses_swa_tail_prealloc=lambda: False)
-    made._create_receiver_and_enqueue = lambda request, **_: made.queue.append(
-        DecodeRequest(request, None))
-    made._init_receiver = lambda *_: None
-    return made
+    with ExitStack() as closing:
+        server = scheduler_of(closing, "decode", Manager(pair), tmp_path, CAPACITY)
+        yield server.disagg_decode_prealloc_queue
 
 
 @pytest.fixture
-def prefill_queue(pair: Pair) -> Any:
-    plugin()
+def prefill_queue(pair: Pair, tmp_path: Path) -> Iterator[Any]:
+    """SGLang's of prefill. It tells decode of what it refuses."""
+    note_requests(note_request, prefill=True)
     tell_of_prefills_refusals(tell_decode)
     (node, _), = pair.sources
-    return PrefillQueue(
-        kv_manager=SimpleNamespace(prefill=node, is_dummy_cp_rank=False, statuses=None, dp_rank=0,
-                                   named_rank=None, prompt=None),
-        transfer_backend=TransferBackend(NAME), queue=[], max_input_len=CAPACITY,
-        max_total_num_tokens=CAPACITY, bootstrap_port=1,
-        scheduler=SimpleNamespace(
-            retire_unadmitted_request=retire,
-            output_streamer=SimpleNamespace(stream_output=lambda *_: None)))
+    with ExitStack() as closing:
+        server = scheduler_of(closing, "prefill", prefill_manager(node), tmp_path, CAPACITY)
+        yield server.disagg_prefill_bootstrap_queue
 
 
 def request(tokens: int, side: str, to_finish: Any = None, **told: Any) -> Req:
@@ -151,7 +103,7 @@ def test_decodes_half_fails_at_once_for_prefills_reason(
     receiver = receiver_of(manager, ROOM)
     if first == "decode":
         receiver.init(0)
-    prefill_queue.add(asked)
+    prefill_queue.add(asked, 1)
     if first == "prefill":
         receiver.init(0)
     until(lambda: receiver.poll() is KVPoll.FAILED)
@@ -168,7 +120,7 @@ def test_decodes_half_fails_at_once_for_prefills_reason(
 def test_a_request_that_prefill_takes_is_not_refused(
     pair: Pair, prefill_queue: Any, asked: Any
 ) -> None:
-    prefill_queue.add(asked)
+    prefill_queue.add(asked, 1)
     (node, _), = pair.sources
     opened = 1 + len(prefill_queue.queue)
     node.open(ROOM + 1)
@@ -186,7 +138,11 @@ def test_a_request_that_is_not_refused_at_its_arrival_is_told_to_nobody(
     pair: Pair, queue: Any, asked: Any, known: dict[str, bool]
 ) -> None:
     queue.add(asked, **known)
-    assert pair.node.metrics.read()["handoffs_opened"] == 0
+    turned = Event()
+    pair.node._core.ask(turned.set)
+    until(turned.is_set)
+    assert pair.node.metrics.read()["handoffs_opened"] == len(queue.queue)
+    assert not any(one.kv_receiver.poll() is KVPoll.FAILED for one in queue.queue)
 
 
 def test_a_rank_that_nobody_knows_is_not_told(
@@ -194,7 +150,7 @@ def test_a_rank_that_nobody_knows_is_not_told(
 ) -> None:
     """It is told of later, in a thread of its own, so that the scheduler does not wait."""
     monkeypatch.setattr(refusals, "UNKNOWN_S", 0.1)
-    queue.kv_manager.try_ensure_parallel_info = lambda _: False
+    queue.kv_manager.prefill_info_table.clear()
     queue.kv_manager.refusals = refusals.Refusals()
     queue.add(request(CAPACITY + 1, "decode"))
     until(lambda: "does not know which rank" in caplog.text)
