@@ -11,20 +11,19 @@ AT_ONCE: Final = 16  # hand-overs that one event of a turn may be about
 
 
 class Backlog:
-    """Only the node's turn calls the methods. is_late: whether the turn has no more time for it."""
+    """Only the node's turn calls the methods. is_late: whether the turn has no more time for it.
+    works: what is left.
+    """
 
     def __init__(self, is_late: Callable[[], bool]) -> None:
         self._is_late: Final = is_late
-        self._works: Final[deque[tuple[Iterator[Any], Callable[[Any], None]]]] = deque()
-
-    def __bool__(self) -> bool:
-        return bool(self._works)
+        self.works: Final[deque[tuple[Iterator[Any], Callable[[Any], None]]]] = deque()
 
     def each(self, items: Sequence[T], do: Callable[[T], None]) -> None:
         """Do this with each item: at once with a few, and with many in the turns that follow. What
         is given later is done later.
         """
-        if len(items) <= AT_ONCE and not self._works:
+        if len(items) <= AT_ONCE and not self.works:
             for item in items:
                 do(item)
             return
@@ -33,13 +32,12 @@ class Backlog:
     def later(self, items: Iterator[T], do: Callable[[T], None]) -> None:
         """Do this with each item, after what is given already; only then is the next one asked for.
         """
-        self._works.append((items, do))
+        self.works.append((items, do))
 
     def work(self, pace: Pace) -> None:
         """Do a part of what is left."""
-        works = self._works
-        if works:
-            pace.part("many hand-overs")
+        works = self.works
+        pace.part("many hand-overs")
         while works:
             items, do = works[0]
             for item in items:

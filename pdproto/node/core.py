@@ -131,7 +131,8 @@ class Core:
         """Serve waits and devices, in the order of the phases."""
         pace, parts = self.pace, self.parts
         turns = parts.turns
-        self.backlog.work(pace)
+        if self.backlog.works:
+            self.backlog.work(pace)
         for serve in turns[Turn.ROOMS]:
             serve(now)
         pace.part("reports of devices")
@@ -175,7 +176,7 @@ class Core:
     @property
     def wants_turn(self) -> bool:
         """Whether the driver must take another turn at once."""
-        return self.again or bool(self.connections.dirty) or bool(self.backlog)
+        return self.again or bool(self.connections.dirty or self.backlog.works)
 
     def is_late(self) -> bool:
         """Whether the time of this part of the turn is up. If so, another turn follows at once."""

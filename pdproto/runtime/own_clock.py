@@ -34,8 +34,10 @@ class OwnClock:
 
     def turn(self, outer: float) -> float:
         """A turn begins. Returns its time."""
-        own = self.at(outer)
-        if outer - self._turned[0] > 2 * self._longest_s:
+        turned, own = self._turned
+        rest = outer - turned
+        own += min(rest, self._longest_s)
+        if rest > 2 * self._longest_s:
             self.steady = own
         self._turned = outer, own
         return own

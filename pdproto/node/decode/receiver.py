@@ -112,7 +112,8 @@ class Receiver(Handle):
 
     def pages_of(self, source: str) -> tuple[int, ...]:
         """The pages that this source fills, in its order; empty before they are published."""
-        return (self.pages or {}).get(source, ())
+        lists, sources = self.page_lists, self.endpoint.peers
+        return () if lists is None or source not in sources else lists[sources.index(source)]
 
     def aim(self, sources: tuple[str, ...]) -> None:
         """In the loop: these are its sources. It had none so far."""

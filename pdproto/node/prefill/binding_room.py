@@ -66,17 +66,24 @@ class _Prompt:
         self.requests: Final[_Counted[Sender]] = _Counted(roles.Use)
         self.lives: Final[_Counted[Life]] = _Counted(roles.Life)
 
-    @property
-    def is_empty(self) -> bool:
-        requests, lives = self.requests, self.lives
-        return not (requests.inside or lives.inside or requests.queue or lives.queue)
+
+class _Known:
+    """A life that is not bound. sinks: that have spoken of it. frames: that have introduced it, and
+    of which sink. aborted: the first sink that has ended it.
+    """
+
+    __slots__ = "aborted", "frames", "sinks"
+
+    def __init__(self, sink: str) -> None:
+        self.sinks: Final = [sink]
+        self.frames: tuple[tuple[str, type[Frame]], ...] = ()
+        self.aborted: str | None = None
 
 
 class Room:
     """The lives and requests of a room that are not bound. bind, tell: see above."""
 
-    __slots__ = ("_aborted", "_automaton", "_bind", "_ended", "_heard", "_prompts", "_role",
-                 "_sinks", "_tell")
+    __slots__ = "_automaton", "_bind", "_ended", "_lives", "_prompts", "_role", "_tell"
 
     def __init__(self, role: RankRole, bind: Bind, tell: Tell) -> None:
         self._role: Final = role
@@ -84,9 +91,7 @@ class Room:
         self._tell: Final = tell
         self._automaton = role.automaton_for(sinks=1)
         self._prompts: Final[dict[bytes | None, _Prompt]] = {}
-        self._sinks: Final[dict[Life, list[str]]] = {}  # that have introduced a life
-        self._heard: Final[dict[Life, set[tuple[str, type[Frame]]]]] = {}
-        self._aborted: Final[dict[Life, str]] = {}  # by the first sink that has ended it
+        self._lives: Final[dict[Life, _Known]] = {}
         self._ended: Final[set[Sender]] = set()  # in the queue
 
     def open(self, sender: Sender) -> None:
@@ -100,7 +105,7 @@ class Room:
 
     def knows(self, life: Life) -> bool:
         """Whether the life has been introduced, and is not bound."""
-        return life in self._sinks
+        return life in self._lives
 
     def leave(self, sender: Sender) -> None:
         """The request has ended here."""
@@ -115,38 +120,48 @@ class Room:
         """A sink introduces a life by a frame of this kind: an introduction, or an address. Only a
         second frame of the same kind says that it waits.
         """
-        heard = self._heard.setdefault(life, set())
-        again = (sink, by) in heard
-        heard.add((sink, by))
-        if self._counts(life, sink):
+        frame, known = (sink, by), self._lives.get(life)
+        if known is None:
+            self._lives[life] = known = _Known(sink)
+            known.frames = (frame,)
+            self._place(life)
+            return
+        again = frame in known.frames
+        if not again:
+            known.frames += (frame,)
+        if self._counts(known, life, sink):
             self._hear(tables.ask if again else tables.introduce, life, sink)
 
     def abort(self, life: Life, sink: str) -> None:
         """A sink ends a life."""
-        self._aborted.setdefault(life, sink)
-        if self._counts(life, sink):
+        known = self._lives.get(life)
+        if known is None:
+            self._lives[life] = known = _Known(sink)
+            known.aborted = sink
+            self._place(life)
+            return
+        known.aborted = known.aborted or sink
+        if self._counts(known, life, sink):
             self._hear(tables.abort, life, sink)
 
-    def _counts(self, life: Life, sink: str) -> bool:
-        """Whether the automaton counts the life, and so takes an event about it now."""
+    def _place(self, life: Life) -> None:
+        """Count a new life, or have it queue."""
         of = self._of(life.prompt)
-        sinks = self._sinks.get(life)
-        if sinks is None:
-            self._sinks[life] = [sink]
-            if of.lives.queue or not self._has_place(of):
-                of.lives.wait(life)
-            else:
-                self._count_life(of, life)
-            return False
-        if sink not in sinks:
-            sinks.append(sink)
-        return life in of.lives.inside
+        if of.lives.queue or not self._has_place(of):
+            of.lives.wait(life)
+        else:
+            self._count_life(of, life)
+
+    def _counts(self, known: _Known, life: Life, sink: str) -> bool:
+        """Whether the automaton counts the life, and so takes an event about it now."""
+        if sink not in known.sinks:
+            known.sinks.append(sink)
+        return life in self._prompts[life.prompt].lives.inside
 
     def forget_life(self, life: Life) -> None:
         """No sink speaks of this life any more."""
-        if life in self._sinks:
+        if self._lives.pop(life, None) is not None:
             of = self._prompts[life.prompt]
-            self._drop(life)
             self._leave_out(of, of.lives, life)
 
     def forget_sender(self, sender: Sender) -> None:
@@ -169,7 +184,7 @@ class Room:
         of.state = self._role.without(self._automaton, of.state, counted.sort, place)
 
     def _hear(self, message: AnyMessage, life: Life, sink: str) -> None:
-        of, place = self._prompts[life.prompt], self._sinks[life].index(sink)
+        of, place = self._prompts[life.prompt], self._lives[life].sinks.index(sink)
         self._widen(place + 1)
         about = place, of.lives.inside.index(life), 0
         if message is not tables.ask or not self._compare(of, about):
@@ -241,11 +256,6 @@ class Room:
                 if of is not other:
                     yield of, other
 
-    def _drop(self, life: Life) -> None:
-        del self._sinks[life]
-        self._heard.pop(life, None)
-        self._aborted.pop(life, None)
-
     def _take(self, of: _Prompt, event: Event) -> None:
         """An event of one prompt."""
         after = self._role.after(self._automaton, event, of.state)
@@ -265,11 +275,12 @@ class Room:
 
     def _carry_out(self, after: AfterEvent, *of: _Prompt) -> None:
         """The effects of an event. of: the prompts that its automaton counted, in their order."""
-        differ, bound = self._named(after.differ, of), self._named(after.bound, of)
+        differ = self._named(after.differ, of) if after.differ else ()
+        bound = self._named(after.bound, of) if after.bound else ()
         for place in after.over_requests:
             del of[place // WINDOW].requests.inside[place % WINDOW]
         for place in after.over_lives:
-            self._drop(of[place // WINDOW].lives.inside.pop(place % WINDOW))
+            del self._lives[of[place // WINDOW].lives.inside.pop(place % WINDOW)]
         for pair in differ:
             if pair not in bound:
                 self._tell(*pair)
@@ -310,16 +321,18 @@ class Room:
             self._count_request(of, requests.queue.popleft())
         while lives.queue and self._has_place(of):
             self._count_life(of, lives.queue.popleft())
-        if of.is_empty and self._prompts.get(of.name) is of:
+        if (not (requests.inside or lives.inside or requests.queue or lives.queue)
+                and self._prompts.get(of.name) is of):
             del self._prompts[of.name]
 
     def _count_life(self, of: _Prompt, life: Life) -> None:
         inside = of.lives.inside
         inside.append(life)
-        if life in self._aborted:
-            self._hear(tables.abort, life, self._aborted[life])
+        known = self._lives[life]
+        if known.aborted is not None:
+            self._hear(tables.abort, life, known.aborted)
             return
-        for sink in tuple(self._sinks[life]):
+        for sink in tuple(known.sinks):
             if life in inside:
                 self._hear(tables.introduce, life, sink)
 
@@ -340,9 +353,9 @@ class Room:
         inside = of.lives.inside
         if len(inside) < WINDOW:
             return True
-        aborted = next((life for life in inside if life in self._aborted), None)
+        aborted = next((life for life in inside if self._lives[life].aborted), None)
         if aborted is None:
             return False
-        self._drop(aborted)
+        del self._lives[aborted]
         self._without(of, of.lives, aborted)
         return True

@@ -171,14 +171,16 @@ class EndedRooms:
 
     def _forget(self, endpoint: Endpoint) -> None:
         """A life is dropped."""
-        self._drop(self._endpoints.life(endpoint), _asked(endpoint.owner))
+        if (life := endpoint.life) in self._open:
+            self._drop(life, _asked(endpoint.owner))
 
     def _drop(self, life: Hashable, asked: Asked) -> None:
-        if self._open.pop(life, None) is not None:
-            room = self._rooms[asked]
-            room.open -= 1
-            room.note(self._leaves, life, asked)
-            self._tidy(asked)
+        """A life that has asked waits no more."""
+        del self._open[life]
+        room = self._rooms[asked]
+        room.open -= 1
+        room.note(self._leaves, life, asked)
+        self._tidy(asked)
 
     def _end_request(self, request: Hashable, asked: Asked) -> None:
         self._machine.call("end_request", request, asked)

@@ -145,9 +145,11 @@ class Sender(Handle):
         """In the loop: the sink of this index has leased memory at this address, for so many pages.
         It may say so again.
         """
-        if self.lanes[sink:] == () or self.lanes[sink] is None:
-            padded = *self.lanes, *(None,) * (sink + 1 - len(self.lanes))
-            self.lanes = *padded[:sink], Lane(address, wanted), *padded[sink + 1:]
+        lanes = self.lanes
+        if sink >= len(lanes) or lanes[sink] is None:
+            padded = [*lanes, *(None,) * (sink + 1 - len(lanes))]
+            padded[sink] = Lane(address, wanted)
+            self.lanes = tuple(padded)
 
     def lane(self, sink: int) -> Lane:
         """In the loop: the lane to the sink of this index. Raises LocalProtocolError for one that

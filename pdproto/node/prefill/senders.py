@@ -61,9 +61,12 @@ class Senders(Handles):
         """Give the table one more chunk. See Sender.send."""
         endpoint = sender.endpoint
         count = sum(map(len, sender.chunks)) + len(pages)
-        if last and (odd := next((lane.wanted for lane in sender.known_lanes()
-                                    if lane.wanted != count), None)):
-            self.give_up(sender, f"{count} pages are sent, and decode has given it {odd}")
+        if last:
+            for lane in sender.known_lanes():
+                if lane.wanted != count:
+                    self.give_up(sender, f"{count} pages are sent, and decode has given it "
+                                         f"{lane.wanted}")
+                    break
         self._endpoints.take(endpoint, endpoint.hand_over(last=last))
         endpoint.handed_over()
         sender.chunks.append(pages)
