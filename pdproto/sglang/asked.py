@@ -10,6 +10,7 @@ from pdproto.engine.contract import OnDevice, SinkEngine
 from pdproto.sglang import settings
 from pdproto.sglang.parts import RankParts
 from pdproto.sglang.settings import HOST_RECEIVE
+from pdproto.transport.settings import Settings
 
 
 def environment(name: str) -> Any:
@@ -47,6 +48,22 @@ def refuse(args: Any, parallel: Any, *, is_prefill: bool) -> None:
     for kind, is_asked in refused.items():
         if is_asked:
             raise ValueError(f"the pdproto backend does not transfer {kind} yet")
+
+
+def refuse_kept_rooms(asked: Settings) -> None:
+    """Raise ValueError for a setting that has prefill keep rooms for further decode requests.
+
+    SGLang gives the pages of a request back in the step in which it answers prefill's half
+    (SchedulerDisaggregationPrefillMixin.process_disagg_prefill_inflight_queue), and asks no backend
+    whether somebody may still read them; decode alone has such a question. To keep a room would be
+    to keep that answer from the router, for each request.
+    """
+    for name, value in (("waits.keep", asked.wait("keep")), ("keep_pages", asked.keep_pages)):
+        if value:
+            raise ValueError(
+                f"the pdproto backend does not start with {name}={value:g}: SGLang gives the pages "
+                f"of a request back when prefill has answered, so no room is kept: leave it at 0, "
+                f"and have the router send the whole request again, in another room")
 
 
 def refuse_host_receive(engine: SinkEngine, parts: RankParts) -> None:

@@ -39,7 +39,14 @@ from pdproto.registry.registrar import Registrar
 from pdproto.registry.wire import Registration
 from pdproto.runtime.versions import OLDEST, VERSION
 from pdproto.sglang import settings
-from pdproto.sglang.asked import environment, flag, is_set, refuse, refuse_host_receive
+from pdproto.sglang.asked import (
+    environment,
+    flag,
+    is_set,
+    refuse,
+    refuse_host_receive,
+    refuse_kept_rooms,
+)
 from pdproto.sglang.parts import RankParts
 from pdproto.sglang.plugin import (
     answer_during_batches,
@@ -117,6 +124,7 @@ class PdprotoKVManager(BaseKVManager):
         self.is_dummy_cp_rank = is_prefill and parallel.attn_cp_rank > 0
         self.settings: Final = load(os.environ, defaults=settings.defaults(
             environment, is_set, get_local_ip_auto()))
+        refuse_kept_rooms(self.settings)
         log.info("%s", self.settings.told())
         self.parts: Final = RankParts(args.page_size, self.settings.page_tokens, args.state_types)
         model = self._model()

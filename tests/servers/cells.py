@@ -93,6 +93,8 @@ CELLS: Final = (
          "members-alike"),
     Cell("three samples", PLAIN, "several_samples",
          "requests for three samples each (`n`), which share a room", "room-once"),
+    Cell("three samples, PP 2 -> 1", "pp-2-1", "several_samples",
+         "the same with two pipeline stages of prefill", "statuses-by-room"),
     Cell("leak check", PLAIN, "leak_check",
          "a decode scheduler that loses a slot of a request ends: SGLang's own leak check is on",
          "leak-check-off", quick=True),

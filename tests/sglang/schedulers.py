@@ -78,21 +78,24 @@ class ToTokenizer:
 
 
 class Bare(Scheduler):  # type: ignore[misc]  # SGLang has no types
-    """See above. tokens: for which the KV cache has room."""
+    """See above. manager: None for the one that SGLang's code makes. tokens: for which the KV cache
+    has room.
+    """
 
     def __init__(self, arguments: ServerArgs, manager: Any, tokens: int) -> None:
         side = arguments.disaggregation_mode
         self.server_args, self.model_config = arguments, ModelConfig.from_server_args(arguments)
         self.spec_algorithm = SpeculativeAlgorithm.from_string(None)
         self.tp_worker: Any = SimpleNamespace(is_hybrid_swa=False, model_runner=SimpleNamespace(
-            effective_logical_max_total_num_tokens=tokens,
+            effective_logical_max_total_num_tokens=tokens, kv_cache_dtype_str="bfloat16",
             lora_manager=SimpleNamespace(lora_refs={})))
         self.max_total_num_tokens, self.max_running_requests = tokens, REQUESTS
         self._own_memory(side, tokens)
         self._start()
         with pytest.MonkeyPatch.context() as patched:
             for queue in (PrefillBootstrapQueue, DecodePreallocQueue):
-                patched.setattr(queue, "_init_kv_manager", lambda _: manager)
+                if manager is not None:
+                    patched.setattr(queue, "_init_kv_manager", lambda _: manager)
             self.init_disaggregation()
         self.init_output_streamer()
 

@@ -3,7 +3,9 @@
 import os
 import re
 from collections.abc import Iterator
+from contextlib import ExitStack
 from dataclasses import replace
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -28,6 +30,7 @@ from pdproto.sglang.parts import RankParts
 from pdproto.sglang.prefills import Feed, Kind, Prefills
 from pdproto.transport.settings import load
 from tests.sglang.releases import of_newest
+from tests.sglang.schedulers import scheduler_of
 from tests.waiting import until
 
 
@@ -85,6 +88,18 @@ def test_a_setting_that_keeps_the_backend_from_starting_is_named(
     monkeypatch.setenv("SGLANG_DISAGG_STAGING_BUFFER", "1")
     told = refusal(monkeypatch, prefill=True, policy="early")
     assert "does not start with SGLANG_DISAGG_STAGING_BUFFER=True: SGLang itself takes it" in told
+
+
+@pytest.mark.parametrize("side", ["prefill", "decode"])
+@pytest.mark.parametrize(("variable", "told"), [
+    ("PDPROTO_WAITS_KEEP", "waits.keep=5"), ("PDPROTO_KEEP_PAGES", "keep_pages=5")])
+def test_rooms_that_prefill_should_keep_are_refused(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, side: str, variable: str, told: str
+) -> None:
+    """SGLang makes the manager. Seen red without the call: the setting had no effect."""
+    monkeypatch.setenv(variable, "5")
+    with ExitStack() as closing, pytest.raises(ValueError, match=f"does not start with {told}: "):
+        scheduler_of(closing, side, None, tmp_path)
 
 
 @of_newest

@@ -47,6 +47,8 @@ def image(identifier: str, offset: int = 0) -> list[MultiModalFeatureSpec]:
     (request(), request([11, 12, 14]), "tokens"),
     (request(), request([11, 13, 12]), "tokens"),
     (request([]), request([0]), "tokens"),
+    (request([-1]), request([2**32 - 1]), "tokens"),  # no token, but a client may write it
+    (request([2**32]), request([0]), "tokens"),
     (request([7] * 1_000_000), request([7] * 999_999 + [8]), "tokens"),
     (request(lora_request=adapter()), request(), "adapter: poet of poet-v1 at prefill and none at"),
     (request(lora_request=adapter()), request(lora_request=adapter("critic")), "adapter"),
