@@ -13,8 +13,7 @@ from numpy.typing import NDArray
 
 from pdproto.kernels.digest import KEY_MASK
 from pdproto.kernels.layout import KVLayout
-from pdproto.kernels.overlap import Span, check_spans, span_of
-from pdproto.kernels.pinned import Pinned
+from pdproto.kernels.overlap import check_spans, span_of
 from pdproto.kernels.plan import ChunkPlan, HeadRange, PeerPlan
 from pdproto.kernels.report import HostReport, Report, report_words
 
@@ -159,22 +158,16 @@ def check_apart(
 
     Each is a contiguous array or tensor that has been checked, or None.
     """
-    check_spans(layout, spans_of(plan, chunks, digests, name), written=written)
-
-
-def spans_of(
-    plan: ChunkPlan, chunks: Sequence[Any], digests: Sequence[Any], name: str
-) -> list[Span]:
-    """The memory of chunks, and of digests, named `name`."""
     spans = [
         span_of(chunk, bytes_needed(plan, peer), f"chunks[{index}]")
         for index, (chunk, peer) in enumerate(zip(chunks, plan.peers, strict=False))
     ]
-    return spans + [
+    spans += [
         span_of(sums, 8 * peer.entries * peer.pages, f"{name}[{index}]")
         for index, (sums, peer) in enumerate(zip(digests, plan.peers, strict=False))
         if sums is not None
     ]
+    check_spans(layout, spans, written=written)
 
 
 def as_bytes(buffer: Any, name: str, needed: int, *, written: bool) -> NDArray[np.uint8]:
@@ -195,9 +188,6 @@ def host_chunks(
 ) -> list[NDArray[np.uint8]]:
     """One uint8 view per peer, each long enough."""
     check_one_each(plan, chunks, "chunks")
-    for index, chunk in enumerate(chunks):
-        if isinstance(chunk, Pinned):
-            raise TypeError(f"chunks[{index}]: the pools are in host memory: give its memory alone")
     return [
         as_bytes(chunk, f"chunks[{index}]", bytes_needed(plan, peer), written=written)
         for index, (chunk, peer) in enumerate(zip(chunks, plan.peers, strict=True))

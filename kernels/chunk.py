@@ -14,16 +14,15 @@ nothing and allocates nothing. The results are there when the stream has run the
 Pages are page numbers, int32 or int64, in host memory (checked before the call does anything)
 or on the pools' GPU (checked by the kernel, which never touches memory outside the pools: a bad
 page number is packed as zeros, unpacked nowhere, and its position is put in the report).
-Chunks are uint8 [byte] on the pools' device, or in pinned host memory (see `pinned`); their layout
-is `plan.PeerPlan`.
+Chunks are uint8 [byte] on the pools' device, or in pinned host memory, where the kernel reads
+and writes them over the link; their layout is `plan.PeerPlan`.
 
 A copy can be part of a CUDA graph, after a `warmup` that covers it, if its page numbers are on
 the GPU: each replay reads their values of that moment. Their count, the addresses of chunks and
 digests, and the key stay as captured. Page numbers in host memory are sent through a ring of memory
-that later chunks use again, and so are the places of several peers' chunks and of many requests: a
-replay would read those of a later chunk. All raise ValueError while a graph is captured. Keep page
-numbers in a tensor on the GPU, and call once for each peer and request. Fetch and read a report
-outside of the capture.
+that later chunks use again, and so are the places of several peers' chunks: a replay would read
+those of a later chunk. Both raise ValueError while a graph is captured. Keep page numbers in a
+tensor on the GPU, and call once for each peer. Fetch and read a report outside of the capture.
 """
 
 from __future__ import annotations
@@ -48,20 +47,16 @@ from pdproto.kernels.arguments import (
     page_numbers,
 )
 from pdproto.kernels.layout import KVLayout, Order
-from pdproto.kernels.many import pack_requests, unpack_requests
-from pdproto.kernels.pinned import Pinned
 from pdproto.kernels.plan import ChunkPlan, HeadRange, PeerPlan, plan_chunk, plan_for
 from pdproto.kernels.registration import entries_of, register
 from pdproto.kernels.report import HostReport, Outcome, Report
-from pdproto.kernels.request import Request
 from pdproto.kernels.split_pages import SplitPages, split_pages
 
 __all__ = [
-    "ChunkPlan", "HeadRange", "KVLayout", "Launch", "Order", "Outcome", "PeerPlan", "Pinned",
-    "Report", "Request", "SplitPages", "coalesce_runs", "digest_chunk", "digest_pages",
-    "digests_in", "entries_of", "new_report", "pack_chunk", "pack_requests", "pack_slices",
-    "plan_chunk", "plan_for", "register", "split_pages", "unpack_chunk", "unpack_requests",
-    "unpack_slices", "warmup",
+    "ChunkPlan", "HeadRange", "KVLayout", "Launch", "Order", "Outcome", "PeerPlan", "Report",
+    "SplitPages", "coalesce_runs", "digest_chunk", "digest_pages", "digests_in", "entries_of",
+    "new_report", "pack_chunk", "pack_slices", "plan_chunk", "plan_for", "register", "split_pages",
+    "unpack_chunk", "unpack_slices", "warmup",
 ]  # fmt: skip
 
 
@@ -267,7 +262,6 @@ def warmup(
     peers: Sequence[Sequence[HeadRange]] = (),
     orders: Sequence[Order] = (),
     in_flight: int | None = None,
-    requests: bool = False,
 ) -> int:
     """Compile and load what copies of `layout` will need; returns how many kernels.
 
@@ -279,7 +273,6 @@ def warmup(
     host memory may wait for a slow stream (default: 32). Their numbers have to fit a ring of pinned
     memory of 4 MiB, or of two of the largest chunk (`chunk_pages_max`). One chunk more raises
     BlockingIOError. A later call can raise the number while copies run, and cannot lower it.
-    requests: launches of many requests as well (`pack_requests`).
     """
     if in_flight is not None and in_flight < 1:
         raise ValueError(f"in_flight: want at least 1, got {in_flight}")
@@ -287,8 +280,7 @@ def warmup(
         return 0
     from pdproto.kernels import device  # noqa: PLC0415 - needs torch and triton
 
-    return device.warmup(
-        layout, peers=peers, orders=orders, in_flight=in_flight, requests=requests)
+    return device.warmup(layout, peers=peers, orders=orders, in_flight=in_flight)
 
 
 def coalesce_runs(pages: Sequence[int] | NDArray[np.integer]) -> NDArray[np.int64]:

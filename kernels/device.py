@@ -21,22 +21,13 @@ from pdproto.kernels.arguments import (
     IN_FLIGHT,
     Launch,
     Numbers,
-    spans_of,
+    check_apart,
     write_numbers,
 )
-from pdproto.kernels.device_arguments import carried, chunk_tensors, digest_tensors, page_tensor
-from pdproto.kernels.device_launch import (
-    carry_in,
-    carry_out,
-    device_numbers,
-    device_words,
-    run,
-    spans_carried,
-    stream_for,
-)
+from pdproto.kernels.device_arguments import chunk_tensors, digest_tensors, page_tensor
+from pdproto.kernels.device_launch import device_numbers, device_words, run, stream_for
 from pdproto.kernels.device_memory import Binding, binding_of, bound_table, torch_device
 from pdproto.kernels.layout import KVLayout, Order
-from pdproto.kernels.overlap import check_spans
 from pdproto.kernels.plan import ChunkPlan, HeadRange, plan_for
 from pdproto.kernels.report import Report
 from pdproto.kernels.tiling import Variant, tiling_for, variant_for
@@ -64,15 +55,13 @@ class Work:
     key: int
     report: Report | None
     launch: Launch
-    carried: Sequence[tuple[torch.Tensor, torch.Tensor]] = ()  # host memory, and its chunk
 
 
 def check_memory(layout: KVLayout, work: Work) -> None:
     """Refuse chunks and digests that lie in a pool or, if they are written, in each other."""
     writes = work.from_pool or not work.store  # beside the pools
     name = "digests" if writes else "expected"
-    spans = spans_of(work.plan, work.chunks, work.digests or (), name)
-    check_spans(layout, [*spans, *spans_carried(work.carried)], written=writes)
+    check_apart(layout, work.plan, work.chunks, work.digests or (), name, written=writes)
 
 
 class Arranged(NamedTuple):
@@ -123,12 +112,7 @@ def launch_work(layout: KVLayout, work: Work) -> None:
     )
     # Nothing may fail between sending the numbers and the launch that ends their turn.
     try:
-        arguments = (rows, places, pages, *behind, tiles, key)
-        if not work.from_pool:
-            carry_in(work.carried, work.launch)
-        run_copy(variant, grid, stream, arguments)
-        if work.from_pool:
-            carry_out(work.carried, work.launch)
+        run_copy(variant, grid, stream, (rows, places, pages, *behind, tiles, key))
     finally:
         if turn is not None:
             binding.uplink.launched(turn, stream)
@@ -148,7 +132,6 @@ class PreparedLaunch:
         self._unique: Final = not work.from_pool
         check_memory(layout, work)
         self._report: Final = work.report
-        self._carried: Final = work.carried
         self._arranged: Final = arrange(layout, work)
 
     def tell(self, pages: Any) -> None:
@@ -158,11 +141,7 @@ class PreparedLaunch:
     def enqueue(self, key: int, launch: Launch = DEFAULT) -> None:
         """See Prepared."""
         self._placed.copy_(self._pinned, non_blocking=True)
-        if self._unique:  # it unpacks
-            carry_in(self._carried, launch)
         self._launch(self._arranged.tiles, key, launch)
-        if not self._unique:
-            carry_out(self._carried, launch)
 
     def warm(self, launch: Launch = DEFAULT) -> None:
         """See Prepared."""
@@ -188,7 +167,6 @@ def prepared(
         plan, None, None, chunk_tensors(layout, plan, [chunk]),
         digest_tensors(layout, plan, [digests], name), from_pool=packs, store=True,
         digest=1 if packs else 2, key=0, report=report, launch=DEFAULT,
-        carried=carried(plan, [chunk]),
     )  # fmt: skip
     return PreparedLaunch(layout, numbers, work)
 
@@ -213,7 +191,6 @@ def pack(
             plan, peers, index, chunk_tensors(layout, plan, chunks),
             digest_tensors(layout, plan, digests, "digests"), from_pool=True, store=True,
             digest=0 if digests is None else 1, key=key, report=report, launch=launch,
-            carried=carried(plan, chunks),
         ),
     )  # fmt: skip
     return plan
@@ -240,7 +217,6 @@ def unpack(  # noqa: PLR0913 - as chunk.unpack_slices
             plan, peers, index, chunk_tensors(layout, plan, chunks),
             digest_tensors(layout, plan, expected, "expected"), from_pool=False, store=True,
             digest=0 if expected is None else 2, key=key, report=report, launch=launch,
-            carried=carried(plan, chunks),
         ),
     )  # fmt: skip
     return plan
@@ -284,7 +260,7 @@ def digest_chunk(
         Work(
             plan, None if peer is None else (peer,), None, chunk_tensors(layout, plan, [chunk]),
             digest_tensors(layout, plan, [digests], "digests"), from_pool=False, store=False,
-            digest=1, key=key, report=None, launch=launch, carried=carried(plan, [chunk]),
+            digest=1, key=key, report=None, launch=launch,
         ),
     )  # fmt: skip
 
@@ -295,7 +271,6 @@ def warmup(
     peers: Sequence[Sequence[HeadRange]] = (),
     orders: Sequence[Order] = (),
     in_flight: int | None = None,
-    requests: bool = False,
 ) -> int:
     """Make buffers, tables and kernels for whole pages and for each of `peers`.
 
@@ -311,19 +286,18 @@ def warmup(
     for way, order in product(ways, {layout.order, *orders}):
         plan = plan_for(layout, 1, order=order, peers=way)
         table, rows = bound_table(binding, layout, plan, way)
-        for from_pool, digest, store, (check, pages), many in product(
+        for from_pool, digest, store, (check, pages) in product(
             (True, False), (0, 1, 2), (True, False),
             ((False, numbers[0]), (True, numbers[0]), (True, numbers[1])),
-            (False, True) if requests else (False,),
         ):  # fmt: skip
             # Packing compares nothing, and a launch without a store is there for a digest.
             if (digest == 2 and from_pool) or (digest == 1 and store and not from_pool):
                 continue
-            if not store and (digest != 1 or many):
+            if not store and digest != 1:
                 continue
             variant = variant_for(
                 table, from_pool=from_pool, store=store, digest=digest, check=check,
-                peers=len(plan.peers) > 1, many=many,
+                peers=len(plan.peers) > 1,
             )  # fmt: skip
             arguments = (rows, rows, pages, binding.nothing, rows, binding.sink)
             idle = (*arguments, layout.pages, 1, 1, 1, len(plan.peers), 0, 0)

@@ -18,7 +18,6 @@ from pdproto.kernels.arguments import (
 )
 from pdproto.kernels.device_memory import PEERS_MAX, torch_device
 from pdproto.kernels.layout import KVLayout
-from pdproto.kernels.pinned import Pinned
 from pdproto.kernels.plan import ChunkPlan
 
 
@@ -70,34 +69,10 @@ def chunk_tensors(layout: KVLayout, plan: ChunkPlan, chunks: Sequence[Any]) -> l
     check_one_each(plan, chunks, "chunks")
     if len(chunks) > PEERS_MAX:
         raise ValueError(f"peers: at most {PEERS_MAX} in one launch, got {len(chunks)}")
-    tensors = []
-    for i, (chunk, peer) in enumerate(zip(chunks, plan.peers, strict=True)):
-        name, length = f"chunks[{i}]", bytes_needed(plan, peer)
-        if isinstance(chunk, Pinned):
-            _check_through(layout, chunk, name, length)
-            chunk, name = chunk.through, f"{name}.through"  # noqa: PLW2901 - it takes its place
-        tensors.append(_tensor(layout, chunk, name, torch.uint8, length, ALIGNMENT))
-    return tensors
-
-
-def _check_through(layout: KVLayout, chunk: Pinned, name: str, length: int) -> None:
-    """Check the memory of a chunk that a copy engine carries, and that another one carries it."""
-    _tensor(layout, chunk.memory, f"{name}.memory", torch.uint8, length, 1)
-    wanted = torch_device(layout)
-    if wanted.type == "cuda" and chunk.memory.device.type != "cpu":
-        raise ValueError(f"{name}.memory: want pinned host memory, got {chunk.memory.device}")
-    if isinstance(chunk.through, torch.Tensor) and chunk.through.device != wanted:
-        raise ValueError(f"{name}.through: want a tensor on {wanted}, got {chunk.through.device}")
-
-
-def carried(plan: ChunkPlan, chunks: Sequence[Any]) -> list[tuple[torch.Tensor, torch.Tensor]]:
-    """For each chunk that a copy engine carries: its host memory, and that of the device."""
     return [
-        (chunk.memory[:length], chunk.through[:length])
-        for chunk, length in zip(chunks, (bytes_needed(plan, peer) for peer in plan.peers),
-                                 strict=True)
-        if isinstance(chunk, Pinned) and length
-    ]  # fmt: skip
+        _tensor(layout, chunk, f"chunks[{i}]", torch.uint8, bytes_needed(plan, peer), ALIGNMENT)
+        for i, (chunk, peer) in enumerate(zip(chunks, plan.peers, strict=True))
+    ]
 
 
 def digest_tensors(

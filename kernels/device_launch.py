@@ -19,7 +19,6 @@ from pdproto.kernels.device_memory import (
     on_stream,
     refuse_capture,
 )
-from pdproto.kernels.overlap import Span, span_of
 from pdproto.kernels.report import Report
 from pdproto.kernels.uplink import Turn
 
@@ -108,44 +107,13 @@ def device_numbers(
         pieces.append(pages)
     placed, turn = binding.nothing_listed, None
     if pieces:
-        placed, turn = sent(binding, pieces, launch, _not_in_a_graph(peers))
+        with on_stream(launch.stream):
+            if capturing(binding.sink.device):
+                raise ValueError(_not_in_a_graph(peers))
+            placed, turn = binding.uplink.send(pieces)
     if pages is None:
         return binding.nothing_listed, placed, turn
     return (pages if isinstance(pages, torch.Tensor) else placed[2 * peers :]), placed, turn
-
-
-def sent(
-    binding: Binding, pieces: Sequence[NDArray[np.int64]], launch: Launch, not_in_a_graph: str
-) -> tuple[torch.Tensor, Turn]:
-    """Send numbers to the device by one copy. not_in_a_graph: the error while one is captured."""
-    with on_stream(launch.stream):
-        if capturing(binding.sink.device):
-            raise ValueError(not_in_a_graph)
-        return binding.uplink.send(pieces)
-
-
-def carry_in(pairs: Sequence[tuple[torch.Tensor, torch.Tensor]], launch: Launch) -> None:
-    """Enqueue, before a launch, copies of host memory to chunks on the device."""
-    if pairs:
-        _carry([(chunk, memory) for memory, chunk in pairs], launch)
-
-
-def carry_out(pairs: Sequence[tuple[torch.Tensor, torch.Tensor]], launch: Launch) -> None:
-    """Enqueue, behind a launch, copies of chunks on the device to host memory."""
-    if pairs:
-        _carry(pairs, launch)
-
-
-def _carry(pairs: Sequence[tuple[torch.Tensor, torch.Tensor]], launch: Launch) -> None:
-    """Copy the second of each pair to the first."""
-    with on_stream(launch.stream):
-        for target, source in pairs:
-            target.copy_(source, non_blocking=True)
-
-
-def spans_carried(pairs: Sequence[tuple[torch.Tensor, torch.Tensor]]) -> list[Span]:
-    """The host memory of chunks that are carried."""
-    return [span_of(memory, memory.shape[0], "memory") for memory, _ in pairs]
 
 
 def _not_in_a_graph(peers: int) -> str:

@@ -272,7 +272,7 @@ def pack(
                 out[first : first + block.size] = block
 
 
-def unpack(  # noqa: PLR0913 - as pack, and where the report has these pages
+def unpack(
     layout: KVLayout,
     plan: ChunkPlan,
     pages: Index,
@@ -281,12 +281,8 @@ def unpack(  # noqa: PLR0913 - as pack, and where the report has these pages
     report: HostReport | None,
     key: int,
     threads: int = 1,
-    *,
-    before: int = 0,
-) -> None:  # fmt: skip
+) -> None:
     """Store chunks into pages, and digest the bytes of the pages, not those of the chunk.
-
-    before: the pages of the report before these.
 
     A late writer can change a chunk between its check and the copy. It cannot change the pages:
     only this process writes them.
@@ -295,26 +291,26 @@ def unpack(  # noqa: PLR0913 - as pack, and where the report has these pages
         if native.available():
             sums = None if wanted is None else np.empty(wanted.size, np.uint64)
             native.scatter(_found(layout, plan, peer)[2], pages, chunk, sums, key, threads)
-            _compare(sums, wanted, report, peer.pages, before)
+            _compare(sums, wanted, report, peer.pages)
             continue
         for part, route in zip(peer.parts, routes_of(layout, plan, peer), strict=True):
             data = part_bytes(chunk, peer, part)
             stored = scatter(route, pages, data, None if wanted is None else part_key(key, part))
             if wanted is not None and stored is not None:
                 first = part.first * peer.pages
-                _compare(stored, wanted[first : first + stored.size], report, peer.pages, before)
+                _compare(stored, wanted[first : first + stored.size], report, peer.pages)
 
 
 def _compare(
     stored: NDArray[np.uint64] | None, wanted: NDArray[np.uint64] | None,
-    report: HostReport | None, pages: int, before: int,
+    report: HostReport | None, pages: int,
 ) -> None:  # fmt: skip
     """Mark the pages whose digests, [entry * page], differ from the expected ones."""
     if stored is None or wanted is None or report is None:
         return
     differs = np.flatnonzero(stored != wanted)
     if differs.size:
-        report.mark(differs % pages + before)
+        report.mark(differs % pages)
 
 
 def digest_pages(

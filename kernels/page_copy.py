@@ -11,8 +11,7 @@ neighbouring units. Were pages an axis of their own, Triton 3.4 to 3.6 would giv
 neighbouring pages, and each lane's 16 bytes would be a request to memory of its own.
 
 What differs between entries and peers comes from a table, one row per entry and peer in the
-columns below, so that any mixture of geometries is one launch of one compiled kernel. What differs
-between many requests comes from their places, see `find_request`.
+columns below, so that any mixture of geometries is one launch of one compiled kernel.
 
 Cost: every byte is read once and written once, and 8 bytes per page and entry for a digest. The
 reference is `reference.pack_reference`, and equality is exact.
@@ -41,14 +40,6 @@ INNER_GAP = tl.constexpr(11)
 PAGE_FACTOR = tl.constexpr(12)
 PAGE_SHIFT = tl.constexpr(13)
 COLUMNS = tl.constexpr(14)
-
-# Of the places of many requests: their first column, and those of a request.
-SLOTS = tl.constexpr(0)
-REQUEST_PAGES = tl.constexpr(0)
-REQUEST_BEFORE = tl.constexpr(1)  # pages of all requests before it
-REQUEST_LISTED = tl.constexpr(2)  # its first page number, from that of request 0
-REQUEST_KEY = tl.constexpr(3)  # to be added to that of the launch
-REQUEST_COLUMNS = tl.constexpr(4)
 
 UNSPECIALIZED = [
     "table_ptr", "peer_ptr", "page_ptr", "chunk_ptr", "digest_ptr", "report_ptr", "pool_pages",
@@ -221,50 +212,11 @@ def is_page(number, pool_pages):
 
 
 @triton.jit
-def find_request(page_tile, places_ptr, peers):
-    """The row of the request that a page tile is of, and the tile's number within the request.
-
-    places: [slots] int64, a power of two; [slot]: the first page tile of each request, in order,
-    and for a slot without one a number that is larger than any; then [request, column]: the columns
-    above, bytes from the first chunk for each peer, and digests from the first digests for each.
-    """
-    slots = tl.load(places_ptr + SLOTS).to(tl.int32)
-    begins_ptr = places_ptr + SLOTS + 1
-    request = page_tile * 0
-    width = slots >> 1
-    while width > 0:
-        begins = tl.load(begins_ptr + request + width).to(tl.int32)
-        request = tl.where(begins <= page_tile, request + width, request)
-        width = width >> 1
-    row_ptr = begins_ptr + slots + request * (REQUEST_COLUMNS + 2 * peers)
-    return row_ptr, page_tile - tl.load(begins_ptr + request).to(tl.int32)
-
-
-@triton.jit
-def request_of(page_tile, pages, page_ptr, peer_ptr, peers, key, MANY: tl.constexpr):
-    """The tile's number within its request, and of that: how many pages it has, and those before
-    it; where its page numbers and the places of its chunks are; its key.
-    """
-    if MANY:
-        row_ptr, tile = find_request(page_tile, peer_ptr, peers)
-        count = tl.load(row_ptr + REQUEST_PAGES).to(tl.int32)
-        before = tl.load(row_ptr + REQUEST_BEFORE).to(tl.int32)
-        list_ptr = page_ptr + tl.load(row_ptr + REQUEST_LISTED)
-        chunk_key = key + tl.load(row_ptr + REQUEST_KEY)
-        return tile, count, before, list_ptr, row_ptr + REQUEST_COLUMNS, chunk_key
-    else:
-        return page_tile, pages, page_tile * 0, page_ptr, peer_ptr, key
-
-
-@triton.jit
 def tell(
-    position, good, page_tile, pages, before, page_ptr, report_ptr, pool_pages,
+    position, good, page_tile, pages, page_ptr, report_ptr, pool_pages,
     PAGES: tl.constexpr, FLAT: tl.constexpr,
 ):  # fmt: skip
-    """Report the first position in a tile with a page number outside the pool.
-
-    before: positions of earlier requests, which are added to it.
-    """
+    """Report the first position in a tile with a page number outside the pool."""
     if FLAT:
         # [1, unit, 1]: each thread looks through its own units first.
         worst = tl.where(good, NO_POSITION, position)
@@ -274,12 +226,12 @@ def tell(
         number = tl.load(page_ptr + position, mask=position < pages, other=0)
         worst = tl.where(is_page(number, pool_pages), NO_POSITION, position)
     inside = worst < pages
-    tl.atomic_min(report_ptr + worst * 0, worst + before, mask=inside, sem="relaxed")
+    tl.atomic_min(report_ptr + worst * 0, worst, mask=inside, sem="relaxed")
 
 
 @triton.jit
 def find_pages(
-    position, listed, page_tile, pages, before, row_ptr, page_ptr, report_ptr, pool_pages,
+    position, listed, page_tile, pages, row_ptr, page_ptr, report_ptr, pool_pages,
     PAGES: tl.constexpr, FLAT: tl.constexpr, CHECK: tl.constexpr,
 ):  # fmt: skip
     """Addresses in the pool of the pages at `position`, and whether each number is that of a page.
@@ -291,18 +243,15 @@ def find_pages(
     good = listed
     if CHECK:
         good = is_page(number, pool_pages)
-        tell(position, good, page_tile, pages, before, page_ptr, report_ptr, pool_pages, PAGES,
-             FLAT)  # fmt: skip
+        tell(position, good, page_tile, pages, page_ptr, report_ptr, pool_pages, PAGES, FLAT)
     return pool, good
 
 
 @triton.jit
 def settle(
-    total, key, entry, digest_ptr, position, pages, before, report_ptr, DIGEST: tl.constexpr,
+    total, key, entry, digest_ptr, position, pages, report_ptr, DIGEST: tl.constexpr,
 ):  # fmt: skip
-    """Write the digests of sums [page], or compare them and set a bit for each that differs, behind
-    those of the pages `before`.
-    """
+    """Write the digests of sums [page], or compare them and set a bit for each that differs."""
     inside = position < pages
     place = entry.to(tl.uint64) + position.to(tl.uint64) * 65536
     value = total + key.to(tl.uint64) + place * DIGEST_PLACE
@@ -313,10 +262,9 @@ def settle(
         tl.store(digest_ptr + position, digest, mask=inside)
     else:
         expected = tl.load(digest_ptr + position, mask=inside, other=0)
-        told = position + before
-        bit = tl.full(position.shape, 1, tl.int32) << (told % 32)
+        bit = tl.full(position.shape, 1, tl.int32) << (position % 32)
         tl.atomic_or(
-            report_ptr + 1 + told // 32, bit, mask=inside & (expected != digest), sem="relaxed"
+            report_ptr + 1 + position // 32, bit, mask=inside & (expected != digest), sem="relaxed"
         )
 
 
@@ -324,7 +272,7 @@ def settle(
 @triton.jit(do_not_specialize=UNSPECIALIZED)
 def copy_kernel(
     table_ptr,  # [entry, peer, column] int64
-    peer_ptr,  # [2, peer] int64: bytes from peer 0's chunk, and digests from peer 0's; or places
+    peer_ptr,  # [2, peer] int64: bytes from peer 0's chunk, and digests from peer 0's
     page_ptr,  # [page] int32 or int64
     chunk_ptr,  # uint8, peer 0's chunk
     digest_ptr,  # [entry, page] int64: written, or what is expected
@@ -337,7 +285,7 @@ def copy_kernel(
     FLAT: tl.constexpr,  # tiles are of units, whatever page they are in, and PAGES is 1
     FROM_POOL: tl.constexpr, STORE: tl.constexpr, DIGEST: tl.constexpr,
     CHECK: tl.constexpr,  # page numbers have not been checked
-    PEERS: tl.constexpr, MANY: tl.constexpr,  # more than one peer; requests that tell their pages
+    PEERS: tl.constexpr,  # more than one
 ):  # fmt: skip
     """Take tiles in turn; see the top of the module."""
     UNIT_ATOMS: tl.constexpr = 1 if ATOM == 16 else 8 // ATOM
@@ -352,30 +300,28 @@ def copy_kernel(
         row_ptr = table_ptr + (entry * peers + peer) * COLUMNS
         page_bytes = tl.load(row_ptr + PAGE_BYTES)
         atoms = (page_bytes // ATOM).to(tl.int32)
-        page_tile, count, before, list_ptr, place_ptr, chunk_key = request_of(
-            page_tile, pages, page_ptr, peer_ptr, peers, key, MANY)  # fmt: skip
-        chunk = chunk_ptr.to(tl.int64) + times(count, tl.load(row_ptr + PREFIX_BYTES))
+        chunk = chunk_ptr.to(tl.int64) + times(pages, tl.load(row_ptr + PREFIX_BYTES))
         if FLAT:
             first = page_tile * UNITS
             position = divide(first + near, row_ptr, PAGE_FACTOR)
             atom = first + near - position * atoms
-            readable = count * atoms - first
+            readable = pages * atoms - first
             listed = near < readable
         else:
             first = segment * UNITS * UNIT_ATOMS
             position = positions(page_tile, within, PAGES, UNITS)
             atom = first + near
-            listed = position < count
+            listed = position < pages
             readable = tl.where(listed, atoms - first, 0)
             chunk += times(position, page_bytes)
-        digests = digest_ptr + entry.to(tl.int64) * count
-        if PEERS or MANY:
-            chunk += tl.load(place_ptr + peer)
+        digests = digest_ptr + entry.to(tl.int64) * pages
+        if PEERS:
+            chunk += tl.load(peer_ptr + peer)
             if DIGEST != NO_DIGEST:
-                digests += tl.load(place_ptr + peers + peer)
+                digests += tl.load(peer_ptr + peers + peer)
         pool, writable = chunk, readable
         if FROM_POOL or STORE:
-            pool, good = find_pages(position, listed, page_tile, count, before, row_ptr, list_ptr,
+            pool, good = find_pages(position, listed, page_tile, pages, row_ptr, page_ptr,
                                     report_ptr, pool_pages, PAGES, FLAT, CHECK)  # fmt: skip
             if CHECK and FROM_POOL:
                 readable = tl.where(good, readable, 0)
@@ -391,4 +337,4 @@ def copy_kernel(
                 DEPTH, WIDE, FROM_POOL, STORE,
             )  # fmt: skip
             position = page_tile * PAGES + tl.arange(0, PAGES)
-            settle(total, chunk_key, entry, digests, position, count, before, report_ptr, DIGEST)
+            settle(total, key, entry, digests, position, pages, report_ptr, DIGEST)

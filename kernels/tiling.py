@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import accumulate
 from typing import Final, NamedTuple
 
 from pdproto.kernels.table import NUMERATOR_MAX, TILES_MAX, Table
@@ -30,7 +28,6 @@ class Variant(NamedTuple):
     digest: int
     check: bool
     peers: bool
-    many: bool = False  # requests
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +41,6 @@ class Tiling:
 
 def variant_for(
     table: Table, *, from_pool: bool, store: bool, digest: int, check: bool, peers: bool,
-    many: bool = False,
 ) -> Variant:  # fmt: skip
     """Choose the tile of a copy by the size of a page, never by how many there are."""
     page_units = -(-table.page_bytes // _unit(table.atom))
@@ -62,7 +58,7 @@ def variant_for(
         pages = most // units
     return Variant(
         table.atom, pages, units, table.depth, table.wide, flat,
-        from_pool, store, digest, check, peers, many,
+        from_pool, store, digest, check, peers,
     )  # fmt: skip
 
 
@@ -89,16 +85,3 @@ def tiling_for(variant: Variant, table: Table, *, sections: int, pages: int) -> 
     if tiles > TILES_MAX or 2 * atoms > NUMERATOR_MAX:
         raise ValueError(f"pages: {pages} pages make a launch of {tiles} tiles: ask for fewer")
     return Tiling(page_tiles, segments, tiles)
-
-
-def tilings_for(
-    variant: Variant, table: Table, *, sections: int, counts: Sequence[int]
-) -> tuple[Tiling, list[int]]:
-    """Cut the pages of many requests, by how many each has; with the first page tile of each."""
-    each = [tiling_for(variant, table, sections=sections, pages=pages) for pages in counts]
-    begins = list(accumulate((one.page_tiles for one in each), initial=0))
-    segments, page_tiles = each[0].segments, begins.pop()
-    tiles = sections * page_tiles * segments
-    if tiles > TILES_MAX:
-        raise ValueError(f"requests: they make a launch of {tiles} tiles: ask for fewer")
-    return Tiling(page_tiles, segments, tiles), begins

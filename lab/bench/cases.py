@@ -42,8 +42,7 @@ RUN: Final = 8
 class Case:
     """Some pages of one model's cache: sizes in tokens, heads and bytes.
 
-    Pools start `base_bytes` past an aligned address, and have `pool_bytes` each at least. With
-    several requests the tokens are those of all together.
+    Pools start `base_bytes` past an aligned address, and have `pool_bytes` each at least.
     """
 
     name: str
@@ -60,7 +59,6 @@ class Case:
     index_bits: int = 32
     base_bytes: int = 0
     pool_bytes: int = 0
-    requests: int = 1
 
     @property
     def title(self) -> str:
@@ -104,7 +102,6 @@ EIGHTH: Final = (HeadRange(3, 1),)
 QUARTER: Final = (HeadRange(2, 2),)
 HALF: Final = (HeadRange(4, 4),)
 THREE_OF_TWELVE: Final = (HeadRange(6, 3),)
-UNEQUAL: Final = (HeadRange(0, 3), HeadRange(3, 3), HeadRange(6, 2))
 EIGHT: Final = tuple(HeadRange(head, 1) for head in range(8))
 FOUR: Final = tuple(HeadRange(2 * head, 2) for head in range(4))
 
@@ -172,70 +169,6 @@ MORE: Final = (
 )  # fmt: skip
 """Cases for errors and slow paths: other page lists, counts, slices, addresses, limits."""
 
-
-def _many(
-    operation: Operation, requests: int, tokens: int, goal: float = 0.0, *, latent: bool = False,
-    peers: tuple[HeadRange, ...] | None = None, split: str = "",
-) -> Case:  # fmt: skip
-    of = f"{requests} requests of {tokens:,} tokens"
-    if latent:
-        return Case(f"{of}, MLA 656 B, page 64", operation, 61, 64, 1, 656, requests * tokens, goal,
-                    requests=requests)
-    return Case(f"{of}, 32 KiB pages{split}", operation, 160, 16, 8, 256, requests * tokens, goal,
-                peers, requests=requests)
-
-
-MANY: Final = (
-    _many(Operation.PACK, 8, 128, 0.93),
-    _many(Operation.PACK, 32, 128, 0.93),
-    _many(Operation.PACK, 32, 1024, 0.93),
-    _many(Operation.PACK, 8, 128, latent=True),
-    _many(Operation.PACK, 32, 128, latent=True),
-    _many(Operation.PACK, 32, 1024, 0.90, latent=True),
-    _many(Operation.PACK, 8, 1024, 0.90, peers=UNEQUAL, split=", split to 3, 3 and 2 heads"),
-    _many(Operation.UNPACK, 8, 1024, 0.86, peers=UNEQUAL, split=", merged from 3, 3 and 2 heads"),
-    _many(Operation.UNPACK, 8, 128, 0.91),
-    _many(Operation.UNPACK, 32, 1024, 0.91),
-    _many(Operation.UNPACK, 32, 128, latent=True),
-    _many(Operation.UNPACK, 32, 1024, 0.90, latent=True),
-    _many(Operation.PACK, 2, 128),
-    _many(Operation.PACK, 2, 1024, 0.93),
-    _many(Operation.PACK, 8, 1024, 0.93),
-    _many(Operation.PACK, 2, 128, latent=True),
-    _many(Operation.PACK, 2, 1024, latent=True),
-    _many(Operation.PACK, 8, 1024, 0.90, latent=True),
-)
-"""Requests of unequal lengths in one launch; without a goal where they are less than 256 MB."""
-
-MANY_GOAL: Final = 1.0
-"""The time of as many launches over that of the one launch: on the device, and on the host."""
-
-
-class Way(Enum):
-    """How a chunk gets from pools on a GPU to pinned host memory, and back."""
-
-    KERNEL = "by the kernel"  # which reads and writes host memory itself
-    ENGINE = "by the copy engine"  # through memory of the GPU
-
-
-PINNED_GOAL: Final = 0.85
-"""Of the speed of a plain copy of the same bytes between pinned memory and the GPU."""
-
-
-def _pinned(operation: Operation, size: str) -> Case:
-    entries, heads, tokens = {
-        "66 KB": (16, 1, 16), "1 MB": (128, 1, 32), "5.2 MB": (160, 8, 16), "42 MB": (160, 8, 128),
-    }[size]  # fmt: skip
-    return Case(size, operation, entries, 16, heads, 256, tokens, PINNED_GOAL)
-
-
-PINNED: Final = (
-    *(_pinned(operation, size) for size in ("42 MB", "5.2 MB", "1 MB", "66 KB")
-      for operation in (Operation.PACK, Operation.UNPACK)),
-    *(_pinned(operation, "5.2 MB") for operation in (Operation.DIGEST_PACK,
-                                                     Operation.VERIFY_UNPACK)),
-)
-"""Chunks in pinned host memory, each measured in both ways."""
 
 SMALL: Final = (
     Case("1 page, one head (655 KB)", Operation.PACK, 160, 16, 1, 256, 16, 0.0),

@@ -15,8 +15,8 @@ import torch
 import triton
 
 from lab.bench import baselines as bench_baselines
-from lab.bench import load, many, pinned, timing
-from lab.bench.cases import CASES, MANY, MORE, PINNED, SMALL, SMALL_GOALS_US, Case
+from lab.bench import load, timing
+from lab.bench.cases import CASES, MORE, SMALL, SMALL_GOALS_US, Case
 from lab.bench.report import Results, Row
 from lab.bench.subject import Subject, check, make
 
@@ -48,8 +48,6 @@ def _facts() -> dict[str, str]:
         "state": f"{', '.join(asked)}: {told}",
         "method": f"graphs of cold repetitions, events, {timing.ROUNDS} rounds in turns with"
         " tensor.copy_ of the same bytes; medians; page numbers on the device and checked there",
-        "pinned memory": "the copy is one of the same bytes between pinned memory and the GPU; for"
-        " it and for many requests the GPU waits until all calls of a round are enqueued",
         "others": "a name that is not a function of torch is a pattern of another program, in our"
         " code; the times of driver copies, and of SGLang's gather as called, include host time",
     }
@@ -116,8 +114,6 @@ def units(*, quick: bool) -> dict[str, Unit]:
     found["launches"] = partial(_numbers, load.launches)
     if not quick:
         found["thread blocks"] = partial(_numbers, load.interference)
-        found |= {f"many: {case.title}": partial(many.measure, case) for case in MANY}
-        found |= {f"pinned: {case.title}": partial(pinned.measure, case) for case in PINNED}
     return found | {case.title: partial(_case, case) for case in more}
 
 
@@ -151,8 +147,6 @@ def run(
             unit(results)
         except torch.cuda.OutOfMemoryError as error:
             results.notes.append(f"{name}: out of memory: {str(error).splitlines()[0]}")
-        except TimeoutError as error:
-            results.notes.append(f"{name}: {error}")
         gc.collect()  # a subject and its calls refer to each other
         torch.cuda.empty_cache()
     if late:

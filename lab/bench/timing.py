@@ -15,12 +15,6 @@ ROUNDS: Final = 21
 GRAPH_US: Final = 1500.0
 """A graph repeats its calls until it takes about this long, so that its launch is negligible."""
 
-HOLD_US: Final = 500.0
-HOLD_US_MAX: Final = 64_000.0
-"""How long the device waits, first and at most, while the calls of a round are enqueued."""
-
-CYCLES_PER_US: Final = 2000  # of the fastest clock of an H100
-
 Calls = Sequence[Callable[[], object]]
 
 
@@ -87,71 +81,50 @@ def _replay(calls: Calls, launches: int, *, graphed: bool) -> Callable[[], None]
     return replay
 
 
-def prepared(calls: Calls, *, graphed: bool = True, launches: int = 0) -> Prepared:
-    """Prepare enough calls for one timing. launches: so many of them, if not 0.
+def prepared(calls: Calls, *, graphed: bool = True) -> Prepared:
+    """Prepare enough calls for one timing.
 
     graphed: False for calls that send numbers to the device, or wait for it: a graph cannot have
-    them, and their time includes host time if they are not `held`.
+    them, and their time includes host time.
     """
     us = _once_us(calls)
-    launches = launches or max(1, min(256 if graphed else 8, round(GRAPH_US / us)))
+    launches = max(1, min(256 if graphed else 8, round(GRAPH_US / us)))
     return Prepared(_replay(calls, launches, graphed=graphed), launches, us)
 
 
-def hold(us: float) -> None:
-    """Enqueue a kernel that does nothing for about so long."""
-    torch.cuda._sleep(round(us * CYCLES_PER_US))  # type: ignore[no-untyped-call]
-
-
-def _round(mine: Prepared, theirs: Prepared, hold_us: float) -> tuple[tuple[float, float], bool]:
-    """Microseconds of a call of each, and whether the device began before all were enqueued."""
+def _round(mine: Prepared, theirs: Prepared) -> tuple[float, float]:
+    """Microseconds of a call of each."""
     marks = [event() for _ in range(3)]
-    if hold_us:
-        hold(hold_us)
     marks[0].record()
     for one, mark in zip((mine, theirs), marks[1:], strict=True):
         one.go()
         mark.record()
-    has_begun = bool(marks[0].query())
     marks[2].synchronize()
     us, their_us = (start.elapsed_time(end) * 1000 / one.launches for one, (start, end)
                     in zip((mine, theirs), pairwise(marks), strict=True))
-    return (us, their_us), has_begun
+    return us, their_us
 
 
-def in_turns(
-    mine: Prepared, theirs: Prepared, *, rounds: int = ROUNDS, held: bool = False
-) -> tuple[Timed, float]:
+def in_turns(mine: Prepared, theirs: Prepared, *, rounds: int = ROUNDS) -> tuple[Timed, float]:
     """Time two functions alternately. The ratio is the time of `theirs` over that of `mine`.
 
-    held: the device waits until all calls of a round are enqueued, so that no time is host time.
-    Raises TimeoutError if enqueueing takes longer than HOLD_US_MAX. Also returns the microseconds
-    of `theirs`.
+    Also returns the microseconds of `theirs`.
     """
-    hold_us = HOLD_US if held else 0.0
-    times: list[tuple[float, float]] = []
-    while len(times) < rounds + 2:
-        told, has_begun = _round(mine, theirs, hold_us)
-        if not (held and has_begun):
-            times.append(told)
-        elif hold_us < HOLD_US_MAX:
-            hold_us *= 2
-        else:
-            raise TimeoutError(f"its calls were not enqueued within {hold_us:g} us")
-    ours, others = zip(*times[2:], strict=True)
-    ratios = [their / my for my, their in times[2:]]
+    times = [_round(mine, theirs) for _ in range(rounds + 2)][2:]
+    ours, others = zip(*times, strict=True)
+    ratios = [their / my for my, their in times]
     return Timed(median(ours), median(ratios), min(ratios), max(ratios)), median(others)
 
 
-def enqueue_us(call: Callable[[], object], *, batches: int = 40, batch: int = 8) -> float:
+def enqueue_us(call: Callable[[], object]) -> float:
     """Host microseconds until a call returns, over short batches on an idle GPU."""
     times = []
-    for _ in range(batches):
+    for _ in range(40):
         torch.cuda.synchronize()
         begin = perf_counter()
-        for _ in range(batch):
+        for _ in range(8):
             call()
-        times.append((perf_counter() - begin) / batch)
+        times.append((perf_counter() - begin) / 8)
     torch.cuda.synchronize()
     return median(times) * 1e6
 

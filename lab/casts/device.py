@@ -16,17 +16,9 @@ from numpy.typing import NDArray
 from lab.casts import kernel
 from lab.casts.scales import static_scales
 from lab.casts.table import CastTable, cast_table_of
-from pdproto.kernels.arguments import DEFAULT, Launch, spans_of
-from pdproto.kernels.device_arguments import carried, chunk_tensors, page_tensor
-from pdproto.kernels.device_launch import (
-    carry_in,
-    carry_out,
-    device_numbers,
-    device_words,
-    run,
-    spans_carried,
-    stream_for,
-)
+from pdproto.kernels.arguments import DEFAULT, Launch, check_apart
+from pdproto.kernels.device_arguments import chunk_tensors, page_tensor
+from pdproto.kernels.device_launch import device_numbers, device_words, run, stream_for
 from pdproto.kernels.device_memory import (
     BINDING,
     Binding,
@@ -36,7 +28,6 @@ from pdproto.kernels.device_memory import (
     torch_device,
 )
 from pdproto.kernels.layout import KVLayout, Order
-from pdproto.kernels.overlap import check_spans
 from pdproto.kernels.plan import ChunkPlan, Scale, plan_for
 from pdproto.kernels.report import Report
 from pdproto.kernels.table import TILES_MAX
@@ -87,9 +78,8 @@ def _launch(
     launch: Launch,
 ) -> None:  # fmt: skip
     """Lay out the arguments of one launch and enqueue it."""
-    (memory,), pairs = chunk_tensors(layout, plan, [chunk]), carried(plan, [chunk])
-    spans = spans_of(plan, [memory], (), "digests") + spans_carried(pairs)
-    check_spans(layout, spans, written=to_chunk)
+    (memory,) = chunk_tensors(layout, plan, [chunk])
+    check_apart(layout, plan, [memory], (), "digests", written=to_chunk)
     if plan.pages == 0 or plan.scale is None:
         return
     binding = binding_of(layout)
@@ -108,11 +98,7 @@ def _launch(
     placed, _, turn = device_numbers(binding, pages, (), None, launch)
     try:
         arguments = (rows, placed, *behind)
-        if not to_chunk:
-            carry_in(pairs, launch)
         run(kernel.cast_kernel, variant, grid, stream, arguments, pages=1, warps=_warps(variant))
-        if to_chunk:
-            carry_out(pairs, launch)
     finally:
         if turn is not None:
             binding.uplink.launched(turn, stream)

@@ -33,11 +33,9 @@ if not torch.cuda.is_available():
 from pdproto.kernels import device
 from pdproto.kernels.arguments import Launch, Numbers
 from pdproto.kernels.chunk import (
-    Request,
     digests_in,
     new_report,
     pack_chunk,
-    pack_requests,
     plan_for,
     register,
     unpack_chunk,
@@ -56,7 +54,6 @@ ROUNDS: Final = 30
 CALLS: Final = 40  # of a round
 GOAL_US: Final = 25.0
 AHEAD: Final = 8  # chunks that are under way at one time
-REQUESTS: Final = ((2, 4), (8, 4), (32, 1))  # of a launch, and pages of each
 
 
 def no_launch(*_: Any, **__: Any) -> None:
@@ -140,34 +137,6 @@ def in_turns(calls: dict[str, Callable[[], object]], rounds: int) -> dict[str, f
                 call()
             took[name].append((thread_time() - began) / CALLS * 1e6)
     return {name: median(of) for name, of in took.items()}
-
-
-def requests_calls(pools: list[Any], copies: DeviceCopies, many: int, pages: int) -> dict[
-    str, Callable[[], object]
-]:
-    """The pack of many requests: in one launch, by a prepared launch each, and by a call each."""
-    plain = register(pools)
-    layout, plan = replace(plain, device="interpreter"), plan_for(plain, pages).only
-    lists = [[(first * pages + page) % SHAPE[0] for page in range(pages)] for first in range(many)]
-    memory = torch.zeros((many, -(-plan.bytes // 128) * 128), dtype=torch.uint8)
-    chunks = [row[:plan.bytes] for row in memory]
-    sums = [digests_in(plan, chunk) for chunk in chunks]
-
-    def together() -> None:
-        pack_requests(layout, [Request(of, [chunk], [told], KEY)
-                               for of, chunk, told in zip(lists, chunks, sums, strict=True)])
-
-    def prepared() -> None:
-        for staged in [copies.pack(plain, of, KEY, after=Over()) for of in lists]:
-            staged.keep()
-
-    def each() -> None:
-        for of, chunk, told in zip(lists, chunks, sums, strict=True):
-            pack_chunk(layout, of, chunk, digests=told, key=KEY)
-
-    of = f"{many} requests of {pages} pages"
-    return {f"{of}, one launch": together, f"{of}, a prepared launch each": prepared,
-            f"{of}, a call each": each}
 
 
 Halves = tuple[Callable[[], Any], Callable[[Any], object]]
@@ -298,9 +267,6 @@ def stubbed(rounds: int) -> tuple[bool, dict[str, float]]:
         told, before = took[name], took[f"{name} anew"]
         print(f"{name} {len(PAGES)} pages of {ENTRIES} entries: {told:.1f} us "  # noqa: T201 - this is a command
               f"(goal: {GOAL_US:g}); made anew: {before:.1f} us, {before / told:.2f} times as long")
-    for many, pages in REQUESTS:
-        for name, told in in_turns(requests_calls(pools, copies, many, pages), 5).items():
-            print(f"{name}: {told:.1f} us")  # noqa: T201 - this is a command
     without = every_half(idle, torch.device("cpu"), lambda: None, rounds)
     return max(took["pack"], took["unpack"]) <= GOAL_US, without
 

@@ -44,35 +44,27 @@ CAST_TYPES: Final = {
     "groups": "i32", "tiles": "i32",
 }  # fmt: skip
 
-# name: page bytes, atom, depth, from the pool, store, digest, check, peers, many requests
+# name: page bytes, atom, depth, from the pool, store, digest, check, peers
 COPIES: Final = {
-    "pack": (32768, 16, 0, True, True, 0, False, False, False),
-    "pack, pages unchecked": (32768, 16, 0, True, True, 0, True, False, False),
-    "unpack": (32768, 16, 0, False, True, 0, False, False, False),
-    "pack small pages": (4096, 16, 0, True, True, 0, False, False, False),
-    "pack tiny pages": (256, 16, 0, True, True, 0, False, False, False),
-    "unpack tiny pages, pages unchecked": (256, 16, 0, False, True, 0, True, False, False),
-    "pack flat": (1152, 16, 0, True, True, 0, False, False, False),
-    "pack flat, pages unchecked": (1152, 16, 0, True, True, 0, True, False, False),
-    "unpack flat": (656, 16, 0, False, True, 0, True, False, False),
-    "pack slices": (4096, 16, 1, True, True, 0, False, True, False),
-    "unpack slices": (32768, 16, 1, False, True, 0, False, True, False),
-    "pack other order": (32768, 16, 2, True, True, 0, False, False, False),
-    "pack and digest": (32768, 16, 0, True, True, 1, False, False, False),
-    "unpack and verify": (32768, 16, 0, False, True, 2, True, False, False),
-    "pack and digest small pages": (4096, 16, 0, True, True, 1, False, False, False),
-    "unpack and verify tiny pages": (256, 16, 0, False, True, 2, True, False, False),
-    "digest chunk": (32768, 16, 0, False, False, 1, False, False, False),
-    "pack narrow": (264, 8, 0, True, True, 0, False, False, False),
-    "pack and digest narrow": (132, 4, 0, True, True, 1, False, False, False),
-    "pack requests": (32768, 16, 0, True, True, 0, False, False, True),
-    "pack requests, pages unchecked": (32768, 16, 0, True, True, 0, True, False, True),
-    "unpack requests": (32768, 16, 0, False, True, 0, False, False, True),
-    "pack requests of tiny pages": (256, 16, 0, True, True, 0, False, False, True),
-    "pack requests flat": (1152, 16, 0, True, True, 0, False, False, True),
-    "pack slices of requests": (4096, 16, 1, True, True, 0, False, True, True),
-    "pack and digest requests": (32768, 16, 0, True, True, 1, False, False, True),
-    "unpack and verify requests": (32768, 16, 0, False, True, 2, False, False, True),
+    "pack": (32768, 16, 0, True, True, 0, False, False),
+    "pack, pages unchecked": (32768, 16, 0, True, True, 0, True, False),
+    "unpack": (32768, 16, 0, False, True, 0, False, False),
+    "pack small pages": (4096, 16, 0, True, True, 0, False, False),
+    "pack tiny pages": (256, 16, 0, True, True, 0, False, False),
+    "unpack tiny pages, pages unchecked": (256, 16, 0, False, True, 0, True, False),
+    "pack flat": (1152, 16, 0, True, True, 0, False, False),
+    "pack flat, pages unchecked": (1152, 16, 0, True, True, 0, True, False),
+    "unpack flat": (656, 16, 0, False, True, 0, True, False),
+    "pack slices": (4096, 16, 1, True, True, 0, False, True),
+    "unpack slices": (32768, 16, 1, False, True, 0, False, True),
+    "pack other order": (32768, 16, 2, True, True, 0, False, False),
+    "pack and digest": (32768, 16, 0, True, True, 1, False, False),
+    "unpack and verify": (32768, 16, 0, False, True, 2, True, False),
+    "pack and digest small pages": (4096, 16, 0, True, True, 1, False, False),
+    "unpack and verify tiny pages": (256, 16, 0, False, True, 2, True, False),
+    "digest chunk": (32768, 16, 0, False, False, 1, False, False),
+    "pack narrow": (264, 8, 0, True, True, 0, False, False),
+    "pack and digest narrow": (132, 4, 0, True, True, 1, False, False),
 }
 # name: depth, apart in the chunk, scale, to the chunk
 CASTS: Final = {
@@ -126,7 +118,7 @@ def _specializations() -> list[Any]:
     )
     words, halves = torch.zeros(64, dtype=torch.int64), torch.zeros(64, dtype=torch.int32)
     chunk = torch.zeros(64, dtype=torch.uint8)
-    constants = (16, 1, 1024, 0, False, False, True, True, 0, False, False, False)
+    constants = (16, 1, 1024, 0, False, False, True, True, 0, False, False)
     found = []
     for start, number, key in ((0, 1, 0), (1, 16, 2**62), (3, 7, -5)):
         values = (words[start:], words[start:], halves[start:], chunk, words[start:],
@@ -141,11 +133,10 @@ def main(asked: Collection[str]) -> None:
     """
     found: dict[str, Any] = {}
     for name in (name for name in COPIES if name in asked):
-        size, atom, depth, from_pool, store, digest, check, peers, many = COPIES[name]
+        size, atom, depth, from_pool, store, digest, check, peers = COPIES[name]
         table = Table(np.zeros((1, 14), np.int64), atom, depth, False, size, True)
         variant = variant_for(
             table, from_pool=from_pool, store=store, digest=digest, check=check, peers=peers,
-            many=many,
         )  # fmt: skip
         unit = 16 if atom == 16 else 8
         vectors = variant.pages * variant.units * unit / (WARPS * 32 * 16)

@@ -20,7 +20,6 @@ import triton
 from lab.casts import device as casts
 from lab.casts.kernel import COLUMNS as CAST_COLUMNS
 from pdproto.kernels import device, page_copy
-from pdproto.kernels.table import NUMERATOR_MAX
 from tests.kernels.codegen import compiled
 from tests.kernels.ptx import Program, Requests
 
@@ -49,11 +48,10 @@ def run(
     if _LAUNCHED["launches"] % 2:
         grid = min(grid, FEW_BLOCKS)
     numbers = [a.data_ptr() if isinstance(a, torch.Tensor) else a for a in arguments]
-    many = kernel is page_copy.copy_kernel and variant[-1]
-    return _PROGRAMS[key].run(numbers, grid, _spans(kernel, named, many=many))
+    return _PROGRAMS[key].run(numbers, grid, _spans(kernel, named))
 
 
-def _spans(kernel: Any, named: dict[str, Any], *, many: bool) -> list[tuple[int, int]]:
+def _spans(kernel: Any, named: dict[str, Any]) -> list[tuple[int, int]]:
     """[start, end) of everything that a launch may touch, from its arguments and its table."""
     tensors = [value for value in named.values() if isinstance(value, torch.Tensor)]
     spans = [(one.data_ptr(), one.data_ptr() + one.nbytes) for one in tensors]
@@ -61,38 +59,22 @@ def _spans(kernel: Any, named: dict[str, Any], *, many: bool) -> list[tuple[int,
     rows = named["table_ptr"].reshape(-1, columns.value).tolist()
     for row in rows:
         spans.append((row[0], row[0] + named["pool_pages"] * row[1]))
-    if many and named["tiles"]:
-        spans += _of_requests(named, rows)
-        return spans
     peers = named.get("peers", 1)
     if peers > 1 and named["tiles"]:  # a launch without work has no chunks
-        places = named["peer_ptr"][: 2 * peers].reshape(2, peers).tolist()
-        spans += _of_peers(named, rows, named["pages"], *places)
+        spans += _of_peers(named, rows)
     return spans
 
-def _of_peers(
-    named: dict[str, Any], rows: list[list[int]], pages: int, ahead: list[int], sums: list[int]
-) -> Iterator[tuple[int, int]]:
+
+def _of_peers(named: dict[str, Any], rows: list[list[int]]) -> Iterator[tuple[int, int]]:
     """The chunks and digests of each peer."""
-    chunk, digests, peers = named["chunk_ptr"].data_ptr(), named["digest_ptr"].data_ptr(), len(sums)
+    peers, pages = named["peers"], named["pages"]
+    chunk, digests = named["chunk_ptr"].data_ptr(), named["digest_ptr"].data_ptr()
+    ahead, sums = named["peer_ptr"][: 2 * peers].reshape(2, peers).tolist()
     for peer in range(peers):
         mine, at = rows[peer::peers], chunk + ahead[peer]
         yield at, at + pages * max(row[2] + row[3] for row in mine)
         if named["digest_ptr"] is not named["table_ptr"]:  # which stands for none
             yield digests + 8 * sums[peer], digests + 8 * (sums[peer] + pages * len(mine))
-
-
-def _of_requests(named: dict[str, Any], rows: list[list[int]]) -> Iterator[tuple[int, int]]:
-    """The chunks, digests and page numbers of each request, from their places."""
-    places, peers, listed = named["peer_ptr"].tolist(), named["peers"], named["page_ptr"]
-    columns = page_copy.REQUEST_COLUMNS.value + 2 * peers
-    slots = places[0]
-    used = sum(begin != NUMERATOR_MAX for begin in places[1 : 1 + slots])
-    for request in range(used):
-        row = places[1 + slots + request * columns :][:columns]
-        yield from _of_peers(named, rows, row[0], row[4 : 4 + peers], row[4 + peers :])
-        at = listed.data_ptr() + row[2] * listed.element_size()
-        yield at, at + row[0] * listed.element_size()
 
 
 def pytest_configure() -> None:

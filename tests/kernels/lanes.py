@@ -17,22 +17,18 @@ import torch
 
 from pdproto.kernels import device
 from pdproto.kernels.chunk import (
-    Request,
     digests_in,
     new_report,
     pack_chunk,
-    pack_requests,
     plan_for,
     unpack_chunk,
-    unpack_requests,
 )
 from tests.kernels import emulated
 from tests.kernels.paths import PATHS
 from tests.kernels.ptx import Requests
 
 PAGE_BYTES: Final = (256, 512, 656, 1024, 1152, 2048, 4096)
-FEW: Final = (256, 656, 4096)
-KINDS: Final = ("plain", "digests", "many requests")
+KINDS: Final = ("plain", "digests")
 POOL_BYTES: Final = 48 << 10
 
 
@@ -60,17 +56,11 @@ def counted(page_bytes: int, kind: str) -> dict[str, dict[str, Requests]]:
     like, shape = path.layout([np.zeros((1, 1, 1, 1), np.uint8)]), (pages, 1, 1, page_bytes)
     source, sink = (path.relayout(like, [one.reshape(shape)]) for one in (pool, target))
     numbers, report = torch.from_numpy(random.permutation(pages)), new_report(sink)
-    if kind == "many requests":
-        requests = [Request(few, [_aligned(len(few) * page_bytes)])
-                    for few in (numbers[: pages // 3], numbers[pages // 3 :])]
-        pack_requests(source, requests)
-        unpack_requests(sink, requests)
-    else:
-        plan = plan_for(source, pages).only
-        chunk = _aligned(plan.bytes)
-        sums = digests_in(plan, chunk) if kind == "digests" else None
-        pack_chunk(source, numbers, chunk, digests=sums)
-        unpack_chunk(sink, numbers, chunk, expected=sums, report=report)
+    plan = plan_for(source, pages).only
+    chunk = _aligned(plan.bytes)
+    sums = digests_in(plan, chunk) if kind == "digests" else None
+    pack_chunk(source, numbers, chunk, digests=sums)
+    unpack_chunk(sink, numbers, chunk, expected=sums, report=report)
     if not (torch.equal(pool, target) and report.read().clean):
         raise SystemExit(f"{page_bytes} B pages: wrong bytes")
     return dict(zip(("pack", "unpack"), found, strict=True))
@@ -80,8 +70,6 @@ def main() -> None:
     """By case, then by kind of access: sectors and lines a request, and the least of both."""
     told = {}
     for page_bytes, kind in product(PAGE_BYTES, KINDS):
-        if page_bytes not in FEW and kind == "many requests":
-            continue  # the tiles are those of one request
         for name, accesses in counted(page_bytes, kind).items():
             told[f"{name}, {kind}, {page_bytes} B"] = {
                 access: (one.sectors / one.requests, one.lines / one.requests,

@@ -9,12 +9,10 @@ import contextlib
 import json
 import pathlib
 from collections.abc import Callable
-from dataclasses import replace
 from functools import partial
 from time import perf_counter
 from types import SimpleNamespace
 from typing import Any
-from unittest import mock
 
 import pytest
 
@@ -24,13 +22,11 @@ pytest.importorskip("triton")
 import torch
 
 from lab.bench import device as bench_device
-from lab.bench import load, many, patterns, pinned, timing
-from lab.bench import subject as bench_subject
+from lab.bench import load, patterns, timing
 from lab.bench.cases import Case, Operation
 from lab.bench.driver import LeftOutError
 from lab.bench.subject import make
 from lab.verbs import bench
-from pdproto.kernels.chunk import register
 from pdproto.kernels.plan import HeadRange
 from tests.kernels.test_bench import _parsed
 from tests.skips import INTERPRETED
@@ -42,8 +38,6 @@ CASES = (
     Case("plain", Operation.DIGEST_PACK, 2, 2, 4, 16, 8, 0.9),
 )
 MORE = (Case("plain", Operation.UNPACK, 2, 2, 4, 16, 8, 0.0),)
-MANY = (Case("two requests", Operation.PACK, 2, 2, 4, 16, 8, 0.9, requests=2),)
-PINNED = (Case("tiny", Operation.VERIFY_UNPACK, 2, 2, 4, 16, 4, 0.85),)
 SMALL = (Case("1 page", Operation.PACK, 2, 2, 4, 16, 2, 0.0),) * 2
 
 
@@ -61,9 +55,6 @@ class Event:
     def synchronize(self) -> None:
         assert self.at
 
-    def query(self) -> bool:
-        return False
-
     def elapsed_time(self, later: Event) -> float:
         return max(later.at - self.at, 1e-6) * 1000
 
@@ -79,15 +70,6 @@ class Graph:
             call()
 
 
-def interpreted(case: Case, _device: str) -> Any:
-    """A case whose kernels Triton interprets: the CPU's own copies reach no pinned memory."""
-    def registered(pools: Any) -> Any:
-        return replace(register(pools), device="interpreter")
-
-    with mock.patch.object(bench_subject, "register", registered):
-        return make(case, "cpu")
-
-
 @pytest.fixture
 def cuda(monkeypatch: pytest.MonkeyPatch) -> None:
     def missing() -> Any:
@@ -101,7 +83,6 @@ def cuda(monkeypatch: pytest.MonkeyPatch) -> None:
     for name, value in {
         "Event": Event, "synchronize": lambda: None, "empty_cache": lambda: None,
         "stream": lambda _: contextlib.nullcontext(), "Stream": lambda **_: object(),
-        "_sleep": lambda _: None,
         "get_device_properties": lambda _: SimpleNamespace(name="none", multi_processor_count=0),
     }.items():  # fmt: skip
         monkeypatch.setattr(torch.cuda, name, value)
@@ -117,11 +98,6 @@ def cuda(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(patterns, "kernels", lambda _: missing())
     monkeypatch.setattr(bench_device, "make", partial(make, device="cpu"))
     monkeypatch.setattr(load, "make", partial(make, device="cpu"))
-    for module in (many, pinned):
-        monkeypatch.setattr(module, "make", interpreted)
-        monkeypatch.setattr(module, "LAUNCHES_MAX", 2)
-    monkeypatch.setattr(bench_device, "MANY", MANY)
-    monkeypatch.setattr(bench_device, "PINNED", PINNED)
     monkeypatch.setattr(load, "MATRIX", 8)
     monkeypatch.setattr(bench_device, "CASES", CASES)
     monkeypatch.setattr(bench_device, "MORE", MORE)
@@ -142,11 +118,8 @@ def test_a_whole_run_measures_and_prints_everything(
     assert bench.run(_parsed("--device", "cuda", "--json", str(json_file))) == 0
     told = json.loads(json_file.read_text())
     assert [(row["operation"], row["case"]) for row in told["rows"]] == [
-        ("pack", "plain"), ("pack", "split"), ("pack and digest", "plain"),
-        ("pack", "two requests"), ("unpack and verify, from pinned memory", "tiny, by the kernel"),
-        ("unpack and verify, from pinned memory", "tiny, by the copy engine"), ("unpack", "plain"),
-    ]  # fmt: skip
-    assert list(told["rows"][3]["baselines"]) == [many.EACH, many.PLACED]
+        ("pack", "plain"), ("pack", "split"), ("pack and digest", "plain"), ("unpack", "plain"),
+    ]
     plain = told["rows"][0]
     assert {"index_select per entry", "gather per entry", "by element"} <= set(plain["baselines"])
     assert plain["left_out"]["one cudaMemcpyBatchAsync"] == "no libcudart.so is loaded here"
@@ -157,7 +130,6 @@ def test_a_whole_run_measures_and_prints_everything(
     assert numbers["per chunk, 2 entries: kernels"].endswith("(goal 1)")
     assert numbers["per chunk for 8 peers, 2 entries: waits"].endswith("(goal 0)")
     assert "(goal 1.00)" in numbers["32 thread blocks"]
-    assert numbers["pack: two requests: host time"].endswith("(goal 1)")
     out, err = capsys.readouterr()
-    assert "* without one cudaMemcpyBatchAsync in 3 of 7 cases" in out
-    assert "[9 of 9, " in err
+    assert "* without one cudaMemcpyBatchAsync in 3 of 4 cases" in out
+    assert "[7 of 7, " in err

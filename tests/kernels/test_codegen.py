@@ -36,18 +36,12 @@ BUDGETS: Final = {
     "pack and digest": (80, 66), "unpack and verify": (80, 72), "digest chunk": (64, 64),
     # A tile is of half as many units, for a sum of every page takes registers.
     "pack and digest small pages": (48, 100), "unpack and verify tiny pages": (80, 145),
-    # Finding the request of a tile takes one or two instructions more, or seven.
-    "pack requests": (48, 26), "pack requests, pages unchecked": (48, 30),
-    "unpack requests": (48, 26), "pack requests of tiny pages": (56, 33),
-    "pack requests flat": (48, 43), "pack slices of requests": (48, 33),
-    "pack and digest requests": (80, 71), "unpack and verify requests": (80, 75),
 }  # fmt: skip
 
 
 # A way to copy and each to cast; `make test-ptx` and the night compile all.
 BY_DAY: Final = (
-    "pack", "pack requests", "unpack", "unpack and verify", "cast static", "cast page", "cast head",
-    "uncast",
+    "pack", "unpack", "unpack and verify", "cast static", "cast page", "cast head", "uncast",
 )  # fmt: skip
 
 
@@ -170,7 +164,7 @@ def test_neighbouring_lanes_move_neighbouring_bytes() -> None:
     256 B pages take 32 sectors and 32 lines for what fits 16 and 4.
     """
     touched = _printed("tests.kernels.lanes")
-    assert len(touched) == 34
+    assert len(touched) == 28
     for case, kinds in touched.items():
         assert set(kinds) == {"ld16", "st16"}, case
         for sectors, lines, least in kinds.values():
