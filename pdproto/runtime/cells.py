@@ -58,6 +58,38 @@ class Index:
         self.buckets.clear()
 
 
+class Tally:
+    """How many stored cells an index would have in each bucket: enough to know which it has.
+
+    A second dict of all cells would grow in the same step as that of the values, which takes
+    milliseconds with a hundred thousand of them.
+    """
+
+    __slots__ = ("bucket_of", "buckets", "values")
+
+    def __init__(self, bound: tuple[int, ...], values: frozenset[Value]) -> None:
+        self.values: Final = tuple(values)
+        self.bucket_of: Final = projection(bound)
+        self.buckets: Final[dict[Key, int]] = {}
+
+    def add(self, key: Key) -> None:
+        """Count a cell."""
+        at = self.bucket_of(key)
+        self.buckets[at] = self.buckets.get(at, 0) + 1
+
+    def discard(self, key: Key) -> None:
+        """Count a cell no longer, which was counted."""
+        at = self.bucket_of(key)
+        if self.buckets[at] == 1:
+            del self.buckets[at]
+        else:
+            self.buckets[at] -= 1
+
+    def clear(self) -> None:
+        """Count no cell any longer."""
+        self.buckets.clear()
+
+
 class Floor:
     """The first element at which a relation over an ordered sort does not hold.
 
@@ -99,7 +131,9 @@ class Cells:
         self.fixed: Final = fixed
         self.default: Value = symbol.values[0]
         self.values: Final[dict[Key, Value]] = {}
-        self.indices: Final[dict[tuple[tuple[int, ...], frozenset[Value]], Index]] = {}
+        # By the bound places and the values, and whether it only counts.
+        self.indices: Final[
+            dict[tuple[tuple[int, ...], frozenset[Value], bool], Index | Tally]] = {}
         self.floor: Floor | None = None
         free = [place for place in range(len(symbol.sorts)) if place not in fixed]
         # With one free place, the element alone gives the key: no index is needed.
@@ -111,11 +145,16 @@ class Cells:
             sort = symbol.sorts[place]
             self.free[sort] = (*self.free.get(sort, ()), place)
 
-    def index(self, bound: tuple[int, ...], values: frozenset[Value]) -> Index:
-        """The index of the cells with these values, by these places. Ask before the first write."""
+    def index(
+        self, bound: tuple[int, ...], values: frozenset[Value], *, counted: bool = False
+    ) -> Index | Tally:
+        """The index of the cells with these values, by these places. counted: it need only count
+        them. Ask before the first write.
+        """
         if len(bound) == 1 and bound[0] in self._places and values == {*self.symbol.values[1:]}:
             return self._places[bound[0]]  # no guard reads an index where a row writes every cell
-        return self.indices.setdefault((bound, values), Index(bound, values))
+        new = Tally(bound, values) if counted else Index(bound, values)
+        return self.indices.setdefault((bound, values, counted), new)
 
     def read(self, key: Key) -> Value:
         """The value of a cell."""

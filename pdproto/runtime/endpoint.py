@@ -15,12 +15,13 @@ class Endpoint:
 
     life: None at a source that no sink has named yet. peers: the nodes at the other end, in the
     order in which the automaton counts them. owner: the node's own object for this hand-over.
-    armed: the running timers with their deadlines; repeats: consecutive timeouts without an answer;
-    the node keeps both. traced: what trace.py has written about this endpoint so far.
+    alone: the processes of the peers are gone. armed: the running timers with their deadlines;
+    repeats: consecutive timeouts without an answer; the node keeps the three. traced: what trace.py
+    has written about this endpoint so far.
     """
 
-    __slots__ = ("armed", "automaton", "life", "owner", "peers", "repeats", "state", "timers",
-                 "traced")
+    __slots__ = ("alone", "armed", "automaton", "life", "owner", "peers", "repeats", "state",
+                 "timers", "traced")
 
     def __init__(
         self, automaton: Automaton, life: Life | None, peers: tuple[str, ...], owner: Any
@@ -30,6 +31,7 @@ class Endpoint:
         self.life = life
         self.peers = peers
         self.owner = owner
+        self.alone = False
         self.timers: tuple[str, ...] = ()
         self.armed: dict[str, float] = {}
         self.repeats = 0

@@ -62,11 +62,12 @@ class HolderOf:
 
 @dataclass(frozen=True, slots=True)
 class IndexOf:
-    """The buckets of an index of a symbol."""
+    """The buckets of an index of a symbol. counted: guards only ask whether a bucket exists."""
 
     symbol: Symbol
     bound: tuple[int, ...]
     values: frozenset[Value]
+    counted: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,10 +156,14 @@ class Expressions:
         """The name of the elements of a bounded sort."""
         return self.name(ElementsOf(sort), f"EVERY_{sort.__name__.upper()}")
 
-    def index(self, symbol: Symbol, bound: tuple[int, ...], values: frozenset[Value]) -> str:
+    def index(
+        self, symbol: Symbol, bound: tuple[int, ...], values: frozenset[Value], *,
+        counted: bool = False,
+    ) -> str:
         """The name of an index of a symbol."""
         by = "_".join(map(str, bound)) or "NOTHING"
-        return self.name(IndexOf(symbol, bound, values), f"{symbol.name.upper()}_BY_{by}")
+        return self.name(
+            IndexOf(symbol, bound, values, counted), f"{symbol.name.upper()}_BY_{by}")
 
     def formula(self, formula: Formula) -> str:
         """The expression that is true where the formula holds."""
@@ -267,7 +272,7 @@ class Expressions:
                 return f"any({self.formula(rest)} for {variable.name} in ({other.name},))"
             found = self.generator(variable, part)
             if found is not None and (not rest.parts or self.narrow(found)):
-                buckets, key, targets = self.bucket(found)
+                buckets, key, targets = self.bucket(found, counted=not rest.parts)
                 if not rest.parts:
                     return f"{key} in {buckets}"
                 return f"any({self.formula(rest)} for {targets} in {buckets}.get({key}, ()))"
@@ -296,12 +301,13 @@ class Expressions:
         others = (v for i, v in enumerate(found.arguments) if i != found.place)
         return self.scans or any(v not in self.own for v in others)
 
-    def bucket(self, found: Generator) -> tuple[str, str, str]:
+    def bucket(self, found: Generator, *, counted: bool = False) -> tuple[str, str, str]:
         """The index, the key of its bucket, and the names into which a cell is unpacked."""
         bound = tuple(i for i in range(len(found.arguments)) if i != found.place)
         key = key_of(tuple(found.arguments[i] for i in bound))
         names = [v.name if i == found.place else "_" for i, v in enumerate(found.arguments)]
-        return self.index(found.symbol, bound, found.values), key, f"({', '.join(names)},)"
+        index = self.index(found.symbol, bound, found.values, counted=counted)
+        return index, key, f"({', '.join(names)},)"
 
     def find_floors(self, formula: Formula) -> None:
         """Note the relations of which a formula asks whether they hold for all earlier elements."""

@@ -149,8 +149,8 @@ class Shared:
                     bound[name] = self._cells[symbol].values
                 case HolderOf(symbol):
                     bound[name] = self._cells[symbol]
-                case IndexOf(symbol, places, values):
-                    bound[name] = self._cells[symbol].index(places, values).buckets
+                case IndexOf(symbol, places, values, counted):
+                    bound[name] = self._cells[symbol].index(places, values, counted=counted).buckets
                 case FloorOf(symbol):
                     floor = self._cells[symbol].floor
                     bound[name] = {} if floor is None else floor.at

@@ -24,7 +24,7 @@ pytestmark = pytest.mark.slow
 
 OPEN: Final = 2_000
 LOST: Final = 3_000
-AT_ONCE: Final = 3_000  # hand-overs that a loss or a drain is about
+AT_ONCE: Final = 4_000  # hand-overs that a loss or a drain is about
 TURN_S: Final = 0.05  # a turn stops within 2 ms, but not in the midst of a batch of a peer
 
 
@@ -139,6 +139,24 @@ def test_a_turn_does_a_part_of_what_a_loss_or_a_drain_is_about(
         gc.enable()
         logging.disable(logging.NOTSET)
     assert most < AT_ONCE
+
+
+@pytest.mark.parametrize("loss", LOSSES, ids=lambda loss: loss.__name__)
+def test_a_loss_or_a_drain_makes_no_two_dicts_grow_at_once(
+    loss: Callable[[Open], ByHand]
+) -> None:
+    """A dict of 100,000 hand-overs grows in one step of 3 ms, and those of one size in the same
+    turn.
+    """
+    pair = Open(AT_ONCE)
+    before = {id(one): sys.getsizeof(one) for one in _large_dicts()}
+    loss(pair)
+    grown = [one for one in _large_dicts() if before.get(id(one), 0) < sys.getsizeof(one)]
+    assert len(grown) <= 1, [next(iter(one.items())) for one in grown]
+
+
+def _large_dicts() -> list[dict[Any, Any]]:
+    return [one for one in gc.get_objects() if isinstance(one, dict) and len(one) > AT_ONCE // 2]
 
 
 def looks_of_a_second(peers: int, monkeypatch: pytest.MonkeyPatch) -> int:

@@ -36,7 +36,6 @@ class RememberedLives:
         self._forget: Final = endpoints.forget
         self._generations: Final[dict[int, dict[int, tuple[Life, ...]]]] = {}
         self._floors: Final[dict[int, dict[str, int]]] = {}
-        self._ended: Final[dict[Life, None]] = {}  # lives of incarnations that are gone
         # By sink and incarnation: until when it may come back.
         self._silent: Final[dict[tuple[str, int], float]] = {}
         self.part: Final = Part(
@@ -101,7 +100,7 @@ class RememberedLives:
 
     def awaits(self, life: Life | None) -> bool:
         """Whether a sink that is not silent may still send a message about the life."""
-        return (life is not None and life in self._lives and life not in self._ended
+        return (life is not None and life in self._lives and not self._lives[life].alone
                 and not self.passed(life) and not self._is_silent(life))
 
     def silent(self) -> int:
@@ -159,7 +158,7 @@ class RememberedLives:
     def _end(self, lives: tuple[Life, ...]) -> None:
         for life in lives:
             if life in self._lives:
-                self._ended[life] = None
+                self._lives[life].alone = True
                 self.settle(life)
 
     def settle(self, life: Life | None) -> bool:
@@ -168,16 +167,16 @@ class RememberedLives:
         """
         if life is None:
             return False
-        if life not in self._ended:
+        endpoint = self._lives.get(life)
+        if endpoint is None or not endpoint.alone:
             return self._settle_passed(life)
-        if not self._is_over(self._lives[life]):
+        if not self._is_over(endpoint):
             return False
         self.drop(life)
         return True
 
     def drop(self, life: Life) -> None:
         """Forget a life about which no sink sends a message any more."""
-        self._ended.pop(life, None)
         self._forget(self._lives[life])
         self._unlist(life)
 
