@@ -119,7 +119,8 @@ class SequenceCell(NoFormula):
         most = self.symbol.of.most
         if isinstance(wanted, Constant):
             require(0 <= wanted.number < most, f"{self!r}.at({wanted!r}): the index is past the "
-                    f"end: {self.symbol} has at most {most} elements, which are counted from 0")
+                    f"end: {self.symbol} has at most {most} elements, which are counted from 0: "
+                    f"write 0 to {most - 1}, or declare more with most=")
         kind = NumberItem if isinstance(self.symbol.of.values, Int) else Item
         where, yes, no = _picked(wanted, self.cells, kind.__base__)
         return kind(where, yes, no, self, wanted)

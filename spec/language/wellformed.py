@@ -67,8 +67,9 @@ def check_system(system: "System", like: "System | None" = None) -> None:
     for name, axiom in system.axioms.items():
         if any(not isinstance(atom.symbol, Rigid) for atom, _ in atoms(axiom)):
             raise SpecError(system.place, f"axiom {name}: it may use rigid symbols only")
-        for counted in counts(axiom):
-            raise SpecError(system.place, f"axiom {name} counts, {counted!r}: say it with exists")
+        for _ in counts(axiom):
+            raise SpecError(system.place, f"axiom {name} counts, {axiom!r}: say with forall and "
+                            "exists what follows, as that two quorums have an element in common")
 
 
 def _check_rows(rows: Iterable[tuple[Table, Row]]) -> None:

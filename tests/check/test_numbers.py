@@ -209,7 +209,8 @@ def test_a_map_is_copied_by_a_formula() -> None:
 
 MISTAKES: Mapping[str, tuple[Callable[[], object], str]] = {
     "a divisor that can be 0": (lambda: level(i) // full(), "full() can be 0"),
-    "division by zero": (lambda: level(i) % 0, "level(i) % 0: division by zero"),
+    "division by zero": (lambda: level(i) % 0,
+                         "level(i) % 0: division by zero: write another divisor"),
     "out of range": (lambda: full().to(4), "full has the range Int(0, 3)"),
     "a truth value": (lambda: full() == True, "want a number"),  # noqa: E712 - the mistake
     "a fraction": (lambda: full() / 2 > 1, "numbers are whole: write //"),
@@ -237,6 +238,7 @@ def test_a_mistake_is_told_in_one_line(mistake: str) -> None:
 
 
 def test_an_axiom_counts_nothing() -> None:
-    with pytest.raises(SpecError, match="axiom few counts"):
+    told = r"axiom few counts, \(size\(Item\) <= 3\): say with forall and exists what follows"
+    with pytest.raises(SpecError, match=told):
         System("few", "Few.", (Table(box, rows=(Row("go", on=Call("go")),)),),
                axioms={"few": count(i) <= 3})

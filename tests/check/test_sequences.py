@@ -330,7 +330,8 @@ MISTAKES: dict[str, tuple[Callable[[], object], str]] = {
     "pairs": (lambda: Seq((Item, Hue), most=2),  # type: ignore[arg-type]  # the mistake
               "a list of pairs is two lists, which a row changes together"),
     "too long": (lambda: Seq(Item, most=100), "want most= from 1 to 64"),
-    "an index past the end": (lambda: log(w).at(2), "past the end: log has at most 2 elements"),
+    "an index past the end": (lambda: log(w).at(2),
+                              "counted from 0: write 0 to 1, or declare more with most="),
     "before the first": (lambda: log(w).at(-1), "past the end"),
     "another kind": (lambda: log(w).to(m.function("hues", Seq(Hue, most=2))(w)),
                      "want another sequence with Seq(Item, most=2)"),

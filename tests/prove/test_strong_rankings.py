@@ -79,3 +79,6 @@ def test_some_helper_must_be_enabled_in_each_state() -> None:
     proof = prove(system, found, ProofSettings())
     assert {o.claim.name for o in found if proof.status(o) is not Status.PROVED} == {
         "everybody_leaves: helped"}
+    (helped,) = (o.claim for o in found if o.claim.name == "everybody_leaves: helped")
+    leave = next(row for _, row in system.rows() if row.name == "leave")
+    assert f"strong fairness of row 'leave' at {leave.place} helps only where" in helped.why

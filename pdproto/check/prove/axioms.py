@@ -73,7 +73,7 @@ def require_possible(
             raise SpecError(
                 system.place,
                 f"{system.name}: {contradict}, so everything could be proved (each sort has an "
-                f"element): {told}",
+                f"element): drop a part of {told}",
             )
         if found.status is Status.UNKNOWN:
             judged = found

@@ -1,5 +1,7 @@
 """Which rows fire under an assumption of fairness, and under which assumptions a ranking proves."""
 
+from collections.abc import Iterable
+
 from pdproto.spec.language.machine import Row, Timer
 from pdproto.spec.language.properties import Fairness, LeadsTo
 
@@ -21,3 +23,12 @@ def fires(row: Row, fairness: Fairness) -> bool:
             return row.is_fair and not spared.get(fairness, False)
         case _:
             return row.is_fair
+
+
+def strong_rows(rows: Iterable[Row]) -> str:
+    """What a proof cannot use of strongly fair rows, and what to write instead; "" without any."""
+    strong = dict.fromkeys(f"row {row.name!r} at {row.place}" for row in rows if row.is_strong)
+    return "" if not strong else (
+        f"; strong fairness of {', '.join(strong)} helps only where some helper can fire in each "
+        "state: add one that can fire in the others and raises the rank, or take the ranking away: "
+        "`pdproto check` explores the claim")

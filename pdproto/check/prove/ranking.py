@@ -50,7 +50,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Final
 
-from pdproto.check.prove.fair_rows import fires, proved_under
+from pdproto.check.prove.fair_rows import fires, proved_under, strong_rows
 from pdproto.check.prove.herbrand import has_exists
 from pdproto.check.prove.names import check_named
 from pdproto.check.prove.obligations import (
@@ -237,7 +237,8 @@ class _Rankings:
         unhelpful = _unhelpful([_able(helper, variables) for helper in helpers])
         names = ", ".join(dict.fromkeys(helper.row.name for helper in helpers)) or "nothing"
         told = any_of(claim.goal, *(helper.formula for helper in helpers))
-        step = self._claim(ranking, "helped", told, f"{names} can fire")
+        why = f"{names} can fire{strong_rows(helper.row for helper in helpers)}"
+        step = self._claim(ranking, "helped", told, why)
         return self._about(ranking, step, tuple(named),
                            all_of(pends(ranking, claim), Not(goal)), "pends",
                            (*first, *closed, *unhelpful))
