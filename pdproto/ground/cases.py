@@ -55,10 +55,18 @@ def split(
                 if (narrowed := _narrowed(ground, row, holding, condition, of)) is not None
             ]
             if len(cases) > CASES_MAX:
-                raise SpecError(row.place, f"row {row.name!r}: its updates with a `where` have "
-                                           f"over {CASES_MAX:,} cases at these sizes: make a "
-                                           "variable of `each` a parameter (`choose=`)")
+                raise SpecError(row.place, f"row {row.name!r}: its updates have over "
+                                           f"{CASES_MAX:,} cases at these sizes: {_way(update)}")
     return cases
+
+
+def _way(update: Update) -> str:
+    """The way round too many cases, of the update that made them too many."""
+    if update.variables:
+        return (f"make a variable of `each` of {update.symbol} a parameter (`choose=`), so that "
+                "the row fires once for each element")
+    return (f"{update.symbol} computes with too many values: give the functions that it reads "
+            "fewer values, or make one of them a parameter (`choose=`, of a sort of Numbers)")
 
 
 def _narrowed(

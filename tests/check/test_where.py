@@ -24,7 +24,9 @@ from pdproto.spec.language import (
     Always,
     Call,
     Configuration,
+    Int,
     Machine,
+    Numbers,
     Row,
     Sometimes,
     Sort,
@@ -181,9 +183,39 @@ def test_a_mutant_forgets_or_turns_the_condition() -> None:
 
 
 def test_too_many_cases_are_refused() -> None:
-    with pytest.raises(SpecError, match=r"row 'die': its updates with a `where` have over 4,096 "
-                                        r"cases at these sizes: make a variable of `each` a"):
+    """The way round that the refusal names is taken: the page is a parameter of the row."""
+    with pytest.raises(SpecError, match=r"row 'die': its updates have over 4,096 cases at these "
+                                        r"sizes: make a variable of `each` of free a parameter"):
         _ = Ground(SYSTEM, {Worker: 1, Page: 13}).rows
+    one = Row("give_back", on=Call("give_back", w), choose=g, when=held(w, g),
+              do=[free(g).to(True), held(w, g).to(False)])
+    table = Table(pool, rows=(POOL.rows[0], one))
+    found = check(replace(SYSTEM, tables=(table,), like=SYSTEM),
+                  Configuration({Worker: 1, Page: 13}), CheckSettings())
+    assert (found.states, found.verdict) == (2 ** 13, Verdict.HOLDS)
+
+
+class Many(Numbers, values=Int(0, 69)):
+    """A number of beans."""
+
+
+def test_too_many_computed_values_are_refused() -> None:
+    """A row with two counters; and the way round, one of them as a parameter."""
+    can = Machine("can")
+    here, there = (can.function(name, Int(0, 69), init=ANY) for name in ("here", "there"))
+    many = Many("many")
+
+    def system(row: Row) -> System:
+        return System("beans", "Beans go there.", (Table(can, rows=(row,)),), final=TRUE,
+                      init=(here() + there() == 69) & (there() == 0))
+
+    move = [here().to(here() - 1), there().to(there() + 1)]
+    with pytest.raises(SpecError, match=r"row 'move': its updates have over 4,096 cases at these "
+                                        r"sizes: there computes with too many values: give the"):
+        _ = Ground(system(Row("move", when=here() > 0, do=move)), {}).rows
+    found = check(system(Row("move", choose=many, when=(many == here()) & (here() > 0), do=[
+        here().to(many - 1), there().to(there() + 1)])), Configuration({}), CheckSettings())
+    assert (found.states, found.verdict) == (70, Verdict.HOLDS)
 
 
 def test_a_condition_that_always_holds_needs_no_case() -> None:

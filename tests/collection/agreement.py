@@ -100,7 +100,7 @@ class Counter(Sort, ordered=True):
 
 x, y, z = Counter("x"), Counter("y"), Counter("z")
 ring = Machine("ring", host=True)
-number = ring.function("number", Int(0, 3), Counter, init=ANY)
+number = ring.function("number", Int(0, 5), Counter, init=ANY)
 
 
 def follows(one: Counter, two: Counter) -> Formula:
@@ -122,12 +122,12 @@ may_move = any_of(
 RING = System("stabilizing-ring", "From any state, one machine at a time may move.", (
     Table(ring, rows=(
         Row("first_moves", choose=(x, y), when=all_of(first(x), last(y), number(x) == number(y)),
-            do=number(x).to((number(x) + 1) % 4)),
+            do=number(x).to((number(x) + 1) % 6)),
         Row("other_moves", choose=(x, y), when=follows(x, y) & (number(x) != number(y)),
             do=number(x).to(number(y))),
     )),), (Always("some_machine_moves", exists(x, may_move)),
            LeadsTo("stabilizes", TRUE, count(x, may_move) == 1)),
-    configurations={"default": Configuration({Counter: 4})})
+    configurations={"default": Configuration({Counter: 6})})
 
 # ---- Termination with messages
 
@@ -250,7 +250,7 @@ MODELS = (
     Model("TCommit", COMMIT, 34, "published"),
     Model("TwoPhase", two_phase_commit.SYSTEM, 288, "published"),
     Model("Majority", MAJORITY, 2_733, "published"),
-    Model("Dijkstra's stabilizing ring", RING, 4 ** 4, "every state is initial"),
+    Model("EWD426", RING, 6 ** 6, "published"),
     Model("EWD840", starting.SYSTEM, 302, "published",
           frozenset({"never_detected", "always_terminates"})),
     Model("EWD998, 2 nodes", _ewd998(2, 3), 6_876, "TLC"),

@@ -1,5 +1,7 @@
 """Models of books, and the lock with auxiliary variables that refines Peterson's."""
 
+from dataclasses import replace
+
 from pdproto.spec.examples.voting import (
     CONSENSUS,
     QUORUMS_MEET,
@@ -15,6 +17,7 @@ from pdproto.spec.language import (
     TRUE,
     Always,
     Configuration,
+    Formula,
     Int,
     LeadsTo,
     Machine,
@@ -310,6 +313,30 @@ VOTES = System("votes", "Acceptors vote in ballots.", (Table(election, rows=(
     final=TRUE, axioms=QUORUMS_MEET,
     configurations={"default": Configuration({Acceptor: 3, Ballot: 3, Value: 2})})
 
+UP_TO_NAMES = replace(VOTES, like=VOTES, configurations={"default": Configuration(
+    {Acceptor: 3, Ballot: 2, Value: 2}, symmetry=True)})
+
+
+def safe(ballot: Ballot, deep: int) -> Formula:
+    """No other value than `v` is or will be chosen below the ballot, which has so many below it."""
+    first = forall(g, ~g.before(ballot))
+    if deep == 0:
+        return first
+    lower, some = Ballot(f"c{deep}"), Majority(f"q{deep}")
+    between = all_of(member(some, f), g.before(ballot))
+    return any_of(first, exists(some, all_of(
+        forall(f, implies(member(some, f), (joined(f) == ballot) | joined(f).after(ballot))),
+        any_of(forall((f, g), implies(between, no_vote)), exists(lower, all_of(
+            lower.before(ballot), safe(lower, deep - 1),
+            forall((f, u), implies(member(some, f) & votes(f, lower, u), u.same(v))),
+            forall((f, g), implies(between & lower.before(g), no_vote))))))))
+
+
+PROVED = replace(VOTES, like=VOTES, tables=(Table(election, rows=(
+    VOTES.tables[0].rows[0], replace(VOTES.tables[0].rows[1], when=all_of(
+        ~joined(e).after(b), forall(u, ~votes(e, b, u)),
+        forall((f, u), implies(votes(f, b, u), u.same(v))), safe(b, 2))))),))
+
 MODELS = (
     Model("ABCorrectness", DELIVERY, 20, "published"),
     Model("AlternatingBit", BIT, 240, "published"),
@@ -319,4 +346,7 @@ MODELS = (
     Model("DiningPhilosophers, clean and dirty forks", MEAL, 67, "published"),
     Model("LockHS, which refines Peterson", STEPS, 28, "published"),
     Model("Voting, which refines Consensus", VOTES, 6_752, "published"),
+    Model("Voting, up to names", UP_TO_NAMES, 77, "published",
+          no_tlc="the export tells no symmetry"),
+    Model("VoteProof", PROVED, 6_962, "published"),
 )

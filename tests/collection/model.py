@@ -9,9 +9,8 @@ from pdproto.spec.language import Configuration, System
 @dataclass(frozen=True)
 class Model:
     """states: at the default configuration. source: of this number. violated: the claims that do
-    not hold, "deadlock" among them. unnatural: the word that the language lacks; empty if it lacks
-    none. larger: other configurations, each with its states. search: finds the number, if it is
-    not published.
+    not hold, "deadlock" among them. larger: other configurations, each with its states. search:
+    finds the number, if it is not published. no_tlc: why TLC is not asked by night.
     """
 
     name: str
@@ -19,9 +18,9 @@ class Model:
     states: int
     source: str
     violated: frozenset[str] = frozenset()
-    unnatural: str = ""
     larger: tuple[tuple[str, int], ...] = ()
     search: Callable[[], int] | None = None
+    no_tlc: str = ""
 
     def configuration(self, name: str = "default") -> Configuration:
         """The sizes."""

@@ -4,23 +4,26 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from tests.collection import agreement, classics, locks, logs, published, puzzles
+from tests.collection import (
+    agreement,
+    classics,
+    commits,
+    locks,
+    logs,
+    machines,
+    published,
+    puzzles,
+)
+from tests.collection.examples import EXAMPLES, Example
 from tests.collection.model import Model
 from tests.prove.benchmarks import BENCHMARKS
 
 MODELS: Final = tuple(sorted(
     (*puzzles.MODELS, *locks.MODELS, *logs.MODELS, *agreement.MODELS, *classics.MODELS,
-     *published.MODELS),
+     *published.MODELS, *commits.MODELS, *machines.MODELS),
     key=lambda model: model.name.lower()))
-# What other published models need: the word, and what it is for.
-LACKING: Final = (
-    ("a list without a bound", "sorting and searching in arrays of any length"),
-    ("numbers without a bound", "tickets (Bakery, Boulangerie): a range can stand for them, and "
-                                "its end is seen by `ROW_stays_in_range`"),
-    ("a probability", "dice, random walks"),
-    ("an update of all cells by their neighbours", "GameOfLife: a row has a case for each content "
-                                                   "of the board, so 3 by 3 is the largest"),
-)
+NATURAL: Final = sum(not one.lacks for one in EXAMPLES)
+WRITTEN: Final = sum(bool(one.models) for one in EXAMPLES)
 PAGE: Final = Path(__file__).resolve().parents[2] / "docs" / "reference" / "collection.md"
 
 
@@ -32,11 +35,17 @@ def page() -> str:
         "Models of the literature and of the public collection of TLA+, written from their "
         "descriptions (`tests/collection`). Each has as\nmany distinct states as its source says, "
         "and `make test` asks again.", "",
-        "| model | sizes | states | source of the number | violated, as it should be | natural |",
-        "|---|---|--:|---|---|---|",
+        "| model | sizes | states | source of the number | violated, as it should be |",
+        "|---|---|--:|---|---|",
         *(line for model in MODELS for line in _lines(model)), "",
-        "Others would need:", "", "| word | for |", "|---|---|",
-        *(f"| {word} | {use} |" for word, use in LACKING), "",
+        "## The public collection", "",
+        f"Of the {len(EXAMPLES)} examples of the "
+        "[collection](https://github.com/tlaplus/Examples) that are validated there (by folder, "
+        f"May 2026) {NATURAL}\nare natural in the language: each of their variables and actions "
+        f"is a variable or a row, with no stand-in. This was judged by\nreading them; {WRITTEN} "
+        "are written, with the numbers of the table above.", "",
+        "| example | written, with its states | natural |", "|---|---|---|",
+        *map(_example, EXAMPLES), "",
         "## Lemmas that are found", "",
         "`pdproto prove --suggest` on protocols on which tools that find invariants (DistAI, "
         "DuoAI, IC3PO) are compared\n(`tests/prove/benchmarks.py`). Guesses are the clauses that "
@@ -52,8 +61,13 @@ def _lines(model: Model) -> Iterator[str]:
         sizes = ", ".join(f"{sort.__name__} {size}" for sort, size in
                           model.configuration(name).sizes.items() if sort.of is None)
         broken = ", ".join(f"`{claim}`" for claim in sorted(model.violated))
-        natural = f"no: it lacks {model.unnatural}" if model.unnatural else "yes"
-        yield (f"| {model.name} | {sizes} | {states:,} | {model.source} | {broken} | {natural} |")
+        yield f"| {model.name} | {sizes} | {states:,} | {model.source} | {broken} |"
+
+
+def _example(one: Example) -> str:
+    states = {model.name: model.states for model in MODELS}
+    written = "; ".join(f"{name}: {states[name]:,}" for name in one.models)
+    return f"| {one.folder} | {written} | {f'no: {one.lacks}' if one.lacks else 'yes'} |"
 
 
 if __name__ == "__main__":

@@ -14,6 +14,7 @@ from pdproto.spec.language import (
     Int,
     LeadsTo,
     Machine,
+    Numbers,
     Rigid,
     Row,
     Sometimes,
@@ -186,33 +187,109 @@ p = Prisoner("p")
 room = Machine("room", host=True)
 first, other = room.relation("first", init=ANY), room.relation("other", init=ANY)
 turned = room.function("turned", Int(0, 2), Prisoner)
-counted = room.function("counted", Int(0, 4))
-PRISONERS = System("prisoners", "One of three prisoners counts the visits to a room.", (
+OTHERS = 3
+counted = room.function("counted", Int(0, 2 * OTHERS + 1))
+PRISONERS = System("prisoners", "One of four prisoners counts the visits to a room.", (
     Table(room, rows=(
         Row("turn_on", choose=p, when=~first() & (turned(p) < 2),
             do=[first().to(True), turned(p).to(turned(p) + 1)]),
         Row("turn_other", choose=p, when=first() | (turned(p) == 2), do=other().to(~other())),
-        Row("count", when=first() & (counted() < 4), do=[
+        Row("count", when=first(), do=[
             first().to(False), counted().to(counted() + 1)]),
         Row("wait", when=~first(), do=other().to(~other())),
-    )),), (Always("all_were_there", implies(counted() == 4, turned(p) >= 1)),
+    )),), (Always("all_were_there", implies(counted() == 2 * OTHERS, turned(p) >= 1)),
            Always("few_are_counted", counted() <= sum_of(p, turned(p)) + 1)),
-    configurations={"default": Configuration({Prisoner: 2})})
+    configurations={"default": Configuration({Prisoner: OTHERS})})
 
 
-def _visited(state: tuple[bool, bool, tuple[int, ...], int]) -> Iterator[
-        tuple[bool, bool, tuple[int, ...], int]]:
-    one, two, times, number = state
-    for i, often in enumerate(times):
-        if not one and often < 2:
-            yield True, two, (*times[:i], often + 1, *times[i + 1:]), number
-        else:
-            yield one, not two, times, number
-    if not one:
-        yield one, not two, times, number
-    elif number < 4:
-        yield False, two, times, number + 1
+# ---- Five houses, and who lives in them
 
+
+class House(Numbers, values=Int(1, 5)):
+    """A house."""
+
+
+class Nation(State):
+    BRIT = auto()
+    SWEDE = auto()
+    DANE = auto()
+    NORWEGIAN = auto()
+    GERMAN = auto()
+
+
+class Drink(State):
+    BEER = auto()
+    COFFEE = auto()
+    MILK = auto()
+    TEA = auto()
+    WATER = auto()
+
+
+class Paint(State):
+    RED = auto()
+    WHITE = auto()
+    BLUE = auto()
+    GREEN = auto()
+    YELLOW = auto()
+
+
+class Pet(State):
+    BIRD = auto()
+    CAT = auto()
+    DOG = auto()
+    FISH = auto()
+    HORSE = auto()
+
+
+class Smoke(State):
+    BLEND = auto()
+    BLUEMASTER = auto()
+    DUNHILL = auto()
+    PALLMALL = auto()
+    PRINCE = auto()
+
+
+h, k = House("h"), House("k")
+street = Machine("street")
+nation = street.function("nation", Nation, House, init=ANY)
+drink = street.function("drink", Drink, House, init=ANY)
+paint = street.function("paint", Paint, House, init=ANY)
+pet = street.function("pet", Pet, House, init=ANY)
+smoke = street.function("smoke", Smoke, House, init=ANY)
+
+
+def together(one: Formula, two: Formula) -> Formula:
+    """Both are true of one house."""
+    return exists(h, one & two)
+
+
+def neighbours(one: Formula, two: Formula) -> Formula:
+    """The first is true of a house, and the second of one beside it, which is `k` there."""
+    return exists((h, k), all_of(one, two, any_of(k == h + 1, h == k + 1)))
+
+
+RIDDLE = System("riddle", "Who keeps the fish?", (Table(street),), (
+    Always("the_german_keeps_the_fish", implies(nation(h) == Nation.GERMAN, pet(h) == Pet.FISH)),),
+    init=all_of(
+        *(forall((h, k), implies(h < k, ~((of(h) == value) & (of(k) == value))))
+          for of, values in ((nation, Nation), (drink, Drink), (paint, Paint), (pet, Pet),
+                             (smoke, Smoke)) for value in values),
+        together(nation(h) == Nation.BRIT, paint(h) == Paint.RED),
+        together(nation(h) == Nation.SWEDE, pet(h) == Pet.DOG),
+        together(nation(h) == Nation.DANE, drink(h) == Drink.TEA),
+        together(paint(h) == Paint.GREEN, exists(k, (k == h + 1) & (paint(k) == Paint.WHITE))),
+        together(paint(h) == Paint.GREEN, drink(h) == Drink.COFFEE),
+        together(smoke(h) == Smoke.PALLMALL, pet(h) == Pet.BIRD),
+        together(paint(h) == Paint.YELLOW, smoke(h) == Smoke.DUNHILL),
+        together(h == 3, drink(h) == Drink.MILK),
+        together(h == 1, nation(h) == Nation.NORWEGIAN),
+        neighbours(smoke(h) == Smoke.BLEND, pet(k) == Pet.CAT),
+        neighbours(pet(h) == Pet.HORSE, smoke(k) == Smoke.DUNHILL),
+        together(smoke(h) == Smoke.BLUEMASTER, drink(h) == Drink.BEER),
+        together(nation(h) == Nation.GERMAN, smoke(h) == Smoke.PRINCE),
+        neighbours(nation(h) == Nation.NORWEGIAN, paint(k) == Paint.BLUE),
+        neighbours(smoke(h) == Smoke.BLEND, drink(k) == Drink.WATER)),
+    final=TRUE, configurations=ALONE)
 
 MODELS = (
     Model("DieHard", DIE_HARD, 16, "published", frozenset({"never_four"})),
@@ -221,7 +298,8 @@ MODELS = (
           search=partial(reached, [(3, 3, True)], _crossed)),
     Model("a wolf, a goat and a cabbage", GOAT, 10, "known", frozenset({"never_over"})),
     Model("SlidingPuzzles, 3 by 2", TILES, factorial(6) // 2, "half of the permutations"),
-    Model("CoffeeCan", COFFEE, BEANS * (BEANS + 3) // 2, "n (n + 3) / 2 of n beans"),
-    Model("Prisoners", PRISONERS, 68, "a plain search", search=partial(
-        reached, [*product((False, True), (False, True), [(0, 0)], [0])], _visited)),
+    Model("EinsteinRiddle", RIDDLE, 1, "known", no_tlc="it lists all 5 ** 25 values first"),
+    Model("CoffeeCan", COFFEE, BEANS * (BEANS + 3) // 2,
+          "n (n + 3) / 2 of n beans"),
+    Model("Prisoners", PRISONERS, 214, "published"),
 )
