@@ -208,10 +208,9 @@ class Arithmetic(Term):
         if self.sign in ("//", "%") and Linear(0) in Decisions(self.right).values:
             advice = ("give its function a range without 0, or choose another number there with "
                       "if_then_else")
-            exact = isinstance(self.right, Constant)
             raise SpecError(here(), f"{self!r}: " + (
-                "division by zero: write another divisor" if exact else
-                f"{self.right!r} can be 0: {advice}"))
+                "division by zero: write another divisor" if isinstance(self.right, Constant)
+                else f"{self.right!r} can be 0: {advice}"))
 
     def choosers(self) -> Iterator[Chooser]:
         yield from self.left.choosers()

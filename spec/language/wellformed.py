@@ -51,8 +51,8 @@ def check_system(system: "System", like: "System | None" = None) -> None:
     for table, row in fresh:
         for symbol in symbols_of_row(table, row):
             if not isinstance(symbol, Rigid) and symbol not in known:
-                problem = f"row {row.name!r}: {symbol} belongs to no machine of the system"
-                raise SpecError(row.place, problem)
+                raise SpecError(row.place, f"row {row.name!r}: {symbol} belongs to no machine of "
+                                           "the system")
     for symbol in system.variables:
         if isinstance(symbol, Message) and symbol.receiver.machine not in system.machines:
             raise SpecError(symbol.place, f"{symbol.name}: its receiver has no table here")
@@ -68,8 +68,8 @@ def check_system(system: "System", like: "System | None" = None) -> None:
         if any(not isinstance(atom.symbol, Rigid) for atom, _ in atoms(axiom)):
             raise SpecError(system.place, f"axiom {name}: it may use rigid symbols only")
         for _ in counts(axiom):
-            raise SpecError(system.place, f"axiom {name} counts, {axiom!r}: say with forall and "
-                            "exists what follows, as that two quorums have an element in common")
+            raise SpecError(system.place, f"axiom {name} counts, {axiom!r}: say what follows, by "
+                            "exists: that two quorums have an element in common")
 
 
 def _check_rows(rows: Iterable[tuple[Table, Row]]) -> None:
@@ -77,8 +77,8 @@ def _check_rows(rows: Iterable[tuple[Table, Row]]) -> None:
         try:
             check_row(table, row)
         except SpecError as error:
-            where = f"row {row.name!r} of {table.machine.name}: "
-            raise SpecError(row.place, where + error.problem) from None
+            raise SpecError(row.place, f"row {row.name!r} of {table.machine.name}: "
+                                       f"{error.problem}") from None
 
 
 def symbols_of_edit(system: "System", like: "System") -> Iterator[Symbol]:
@@ -92,9 +92,8 @@ def symbols_of_edit(system: "System", like: "System") -> Iterator[Symbol]:
 
 def _fresh(system: "System", like: "System | None") -> list[tuple[Table, Row]]:
     """The rows that the other system does not have, or not in this place; compared as objects."""
-    old: set[tuple[int, int, int]] = set()
-    if like is not None and like.machines == system.machines:
-        old = {_identity(table, row) for table, row in like.rows()}
+    alike = like is not None and like.machines == system.machines
+    old = {_identity(table, row) for table, row in like.rows()} if like and alike else set()
     return [(table, row) for table, row in system.rows() if _identity(table, row) not in old]
 
 

@@ -238,7 +238,7 @@ def test_a_mistake_is_told_in_one_line(mistake: str) -> None:
 
 
 def test_an_axiom_counts_nothing() -> None:
-    told = r"axiom few counts, \(size\(Item\) <= 3\): say with forall and exists what follows"
+    told = r"axiom few counts, \(size\(Item\) <= 3\): say what follows, by exists"
     with pytest.raises(SpecError, match=told):
         System("few", "Few.", (Table(box, rows=(Row("go", on=Call("go")),)),),
                axioms={"few": count(i) <= 3})
