@@ -11,6 +11,11 @@ What is not SGLang's here, and in no other module of its queues:
 * `ToTokenizer` is the socket to the process that answers clients: it keeps what it is told.
 * The manager is one of ours, as the test makes it: SGLang's code would open a node with it, in a
   process that has one node (tests/sglang/kvargs.py has the managers that it makes).
+
+Other modules have stand-ins for what needs a GPU or a process of its own: a batch whose result is
+under way (test_answers), streams (test_devices), a host pool, which SGLang registers with CUDA
+(test_host_receive), the front, which has a tokenizer and sockets (test_statuses), and prefill's
+HTTP port (test_recompute).
 """
 
 import json
@@ -129,7 +134,8 @@ class Bare(Scheduler):  # type: ignore[misc]  # SGLang has no types
         self.running_batch = ScheduleBatch(reqs=[])
         self.ipc_channels = SimpleNamespace(send_to_detokenizer=ToTokenizer())
         self.dp_tp_group = self.pp_group = get_parallel().attn_tp_group
-        self.dp_tp_cpu_group = self.dp_tp_group.cpu_group
+        self.dp_tp_cpu_group = self.attn_tp_cpu_group = self.attn_cp_cpu_group = (
+            self.dp_tp_group.cpu_group)
         self.init_metrics_collector()
         self.init_metrics_reporter()
         self.grammar_manager = GrammarManager(self)

@@ -19,23 +19,21 @@ pytest.importorskip("sglang", reason=SGLANG)
 
 from sglang.srt.disaggregation import prefill, utils
 from sglang.srt.disaggregation.pp_consensus_store import PPConsensusStore
-from sglang.srt.disaggregation.prefill import SchedulerDisaggregationPrefillMixin
 from sglang.srt.managers.io_struct import AbortReq, ReleaseMemoryOccupationReqInput
 from sglang.srt.managers.schedule_batch import FINISH_ABORT
 from sglang.srt.managers.scheduler_components.weight_updater import SchedulerWeightUpdaterManager
 
-from examples.sglang_handoff.ranks import Group
 from examples.sglang_handoff.request import request_of
 from pdproto.sglang.plugin import note_requests, note_tokens
 from pdproto.sglang.prompts import note_request, prompt_of
 from pdproto.sglang.receiver import PdprotoKVReceiver
-from pdproto.sglang.sender import PdprotoKVSender, known_as
+from pdproto.sglang.sender import known_as
 from pdproto.spec.handoff.host_assumptions import By
 from pdproto.spec.handoff.poll import KVPoll
 from tests.handoff.test_host_assumptions import not_there
 from tests.items.test_data_path import ROW, Pair
 from tests.sglang.releases import of_newest
-from tests.sglang.schedulers import prefill_manager, scheduler_of
+from tests.sglang.schedulers import Stages, prefill_manager, scheduler_of
 from tests.sglang.test_receiver import Manager, receiver_of, send
 from tests.waiting import until
 
@@ -230,42 +228,47 @@ def test_memory_is_not_released_under_a_request(at_decode: Decode) -> None:
 class Prefill:
     """SGLang's prefill scheduler with one request of two pages, whose decode waits for them."""
 
-    def __init__(self, pair: Pair, monkeypatch: pytest.MonkeyPatch, statuses: Any = None) -> None:
+    def __init__(
+        self, pair: Pair, closing: ExitStack, folder: Path, monkeypatch: pytest.MonkeyPatch,
+        statuses: Any = None,
+    ) -> None:
         self.given_back: list[Any] = []
-        monkeypatch.setattr(prefill, "poll_and_all_reduce_attn_cp_tp_group", lambda senders, *_: [
-            int(sender.poll()) for sender in senders])
-        monkeypatch.setattr(prefill, "release_kv_cache",
+        monkeypatch.setattr(prefill, "release_kv_cache",  # no pass has taken any
                             lambda request, *_, **__: self.given_back.append(request))
         (node, data_path), = pair.sources
         manager = prefill_manager(
             node, statuses=statuses, source_data_path=data_path, parts=Manager(pair).parts,
             item_bytes=pair.item_bytes, rows=SimpleNamespace(read=lambda _: ROW))
-        self.receiver = receiver_of(Manager(pair), ROOM)
+        self.scheduler = scheduler_of(closing, "prefill", manager, folder)
+        queue = self.scheduler.disagg_prefill_bootstrap_queue
+        self.request = request_of(ROOM, [1, 2], "prefill")
+        at_decode: Any = Manager(pair)
+        at_decode.prompt = prompt_of(queue, self.request)
+        self.receiver = receiver_of(at_decode, ROOM)
         self.receiver.init(0)
         self.receiver.send_metadata(np.array([2, 3]))
-        self.sender = PdprotoKVSender(manager, "", ROOM)
+        queue.add(self.request, 1)
+        self.sender = self.request.disagg_kv_sender
         until(lambda: self.sender.poll() is not KVPoll.BOOTSTRAPPING)
-        self.sender.init(2)
-        self.request = request_of(ROOM, [1, 2], "prefill")
-        self.request.disagg_kv_sender, self.request.kv.req_pool_idx = self.sender, 0
-        self.scheduler: Any = SimpleNamespace(
-            disagg_prefill_inflight_queue=[self.request], attn_cp_cpu_group=None,
-            attn_tp_cpu_group=None, tree_cache=SimpleNamespace(finish=lambda *_: None),
-            metrics_reporter=SimpleNamespace(), req_to_metadata_buffer_idx_allocator=None,
-            output_streamer=SimpleNamespace(stream_output=lambda *_: None),
-            clear_pending_chunk_send=lambda _: None, scheduler_stage_metrics=None)
+        assert queue.finalize_bootstrap(self.request)
+        self.scheduler.req_to_token_pool.alloc([self.request])
+        self.scheduler.disagg_prefill_inflight_queue.append(self.request)
 
     def turn(self) -> bool:
         """Poll what is under way. Returns whether pages have been given back."""
-        SchedulerDisaggregationPrefillMixin.process_disagg_prefill_inflight_queue(self.scheduler)
+        self.scheduler.process_disagg_prefill_inflight_queue()
         return bool(self.given_back)
 
 
-def test_prefill_keeps_the_pages_of_a_request_until_its_end(
-    pair: Pair, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.fixture
+def at_prefill(pair: Pair, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Prefill]:
+    note_requests(note_request, prefill=True)
+    with ExitStack() as closing:
+        yield Prefill(pair, closing, tmp_path, monkeypatch)
+
+
+def test_prefill_keeps_the_pages_of_a_request_until_its_end(at_prefill: Prefill) -> None:
     """Seen red with SGLang's queue taking WaitingForInput for an end."""
-    at_prefill = Prefill(pair, monkeypatch)
     at_prefill.sender.send(np.array([0]))
     for _ in range(3):
         assert not at_prefill.turn()
@@ -278,15 +281,13 @@ def test_prefill_keeps_the_pages_of_a_request_until_its_end(
 
 @of_newest
 def test_pages_of_a_request_that_is_aborted_between_chunks_reach_no_answer(
-    pair: Pair, monkeypatch: pytest.MonkeyPatch
+    at_prefill: Prefill
 ) -> None:
     """SGLang gives them back before a poll has answered. Seen red with an abort of the sender that
     does nothing: decode waits for the rest.
     """
-    at_prefill = Prefill(pair, monkeypatch)
     at_prefill.sender.send(np.array([0]))
-    SchedulerDisaggregationPrefillMixin.release_aborted_prefill_waiting_req(
-        at_prefill.scheduler, at_prefill.request)
+    at_prefill.scheduler.release_aborted_prefill_waiting_req(at_prefill.request)
     assert at_prefill.given_back == [at_prefill.request]
     until(lambda: at_prefill.receiver.poll() is KVPoll.FAILED)
 
@@ -294,24 +295,27 @@ def test_pages_of_a_request_that_is_aborted_between_chunks_reach_no_answer(
 @of_newest
 @pytest.mark.parametrize("has_begun", [True, False])
 def test_a_stage_keeps_no_status_of_a_request_that_is_aborted(
-    pair: Pair, monkeypatch: pytest.MonkeyPatch, has_begun: bool
+    pair: Pair, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+    request: pytest.FixtureRequest, has_begun: bool,
 ) -> None:
     """With a pipeline, between chunks: SGLang calls neither `clear` nor `failure_exception` then,
     and the first stage would keep a status for ever. Before that it asks for the status, and clears
     the sender. Seen red with an abort that only aborts, and with a `_tell` that does not look
     whether it is over.
     """
-    statuses = PPConsensusStore(1, 0, Group([0], 0))
-    at_prefill = Prefill(pair, monkeypatch, statuses)
+    note_requests(note_request, prefill=True)
+    statuses, closing = PPConsensusStore(1, 0, Stages()), ExitStack()
+    closing.callback(statuses.close)
+    request.addfinalizer(closing.close)
+    at_prefill = Prefill(pair, closing, tmp_path, monkeypatch, statuses)
     sender = at_prefill.sender
     sender._has_begun = has_begun
     assert int(sender.poll_pp_consensus()) == KVPoll.WAITING_FOR_INPUT
-    SchedulerDisaggregationPrefillMixin.release_aborted_prefill_waiting_req(
-        at_prefill.scheduler, at_prefill.request)
+    at_prefill.scheduler.release_aborted_prefill_waiting_req(at_prefill.request)
     (node, _), = pair.sources
     until(lambda: not node.metrics.read()["num_remembered_lives"])
     assert sender.poll() is KVPoll.FAILED
-    key = known_as(ROOM, "")
+    key = known_as(ROOM, at_prefill.request.rid)
     assert (key in statuses) is not has_begun
     if not has_begun:
         assert sender.poll_pp_consensus() is KVPoll.FAILED

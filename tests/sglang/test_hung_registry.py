@@ -6,6 +6,7 @@ A registry that hangs is a socket that listens and never answers: the kernel tak
 import socket
 from collections.abc import Iterator
 from contextlib import ExitStack
+from pathlib import Path
 from time import monotonic, perf_counter
 from types import SimpleNamespace
 from typing import Any, Final
@@ -23,11 +24,12 @@ from pdproto.registry.app import RegistryServer
 from pdproto.registry.client import TIMEOUT_S, RegistryClient
 from pdproto.registry.wire import Registration
 from pdproto.sglang import refusals
-from pdproto.sglang.plugin import NAME, plugin
+from pdproto.sglang.plugin import plugin
 from pdproto.sglang.prefills import Kind, Prefills
 from pdproto.sglang.receiver import PdprotoKVReceiver
 from pdproto.spec.handoff.poll import KVPoll
 from tests.items.test_data_path import Pair
+from tests.sglang.schedulers import scheduler_of
 from tests.sglang.test_receiver import Manager
 from tests.waiting import until
 
@@ -70,6 +72,13 @@ def manager() -> Iterator[Any]:
         made.refusals.close()
 
 
+@pytest.fixture
+def at_decode(manager: Any, tmp_path: Path) -> Iterator[Any]:
+    """SGLang's scheduler of decode."""
+    with ExitStack() as closing:
+        yield scheduler_of(closing, "decode", manager, tmp_path)
+
+
 def registered(server: RegistryServer, pair_endpoint: str, name: str) -> str:
     """A registry with one rank."""
     host, _, port = pair_endpoint.removeprefix("tcp://").rpartition(":")
@@ -82,7 +91,7 @@ def registered(server: RegistryServer, pair_endpoint: str, name: str) -> str:
 
 
 def test_each_call_of_the_scheduler_returns_at_once_while_a_registry_hangs(
-    hung: str, manager: Any
+    hung: str, manager: Any, at_decode: Any
 ) -> None:
     """Seen red with the look-up made by `ensure` and `feed` themselves: 5 s a call."""
     plugin()
@@ -96,9 +105,7 @@ def test_each_call_of_the_scheduler_returns_at_once_while_a_registry_hangs(
         assert clock.call(receiver.poll) is KVPoll.FAILED
         clock.call(receiver.clear)
     host, _, port = hung.rpartition(":")
-    queue = SimpleNamespace(
-        kv_manager=manager, transfer_backend=SimpleNamespace(value=NAME),
-        _ensure_last_attempt_time={}, _resolve_prefill_dp_rank=lambda _: 0)
+    queue = at_decode.disagg_decode_prealloc_queue
     request = request_of(77, [1], "decode", host=host, port=int(port))
     clock.call(refusals.look_up, queue, request)
     receiver = PdprotoKVReceiver(manager, hung, 77)
@@ -154,14 +161,15 @@ def test_a_failure_is_remembered_for_a_while_and_then_tried_again(
     assert len(asked) >= 2
 
 
-def test_sglang_tries_again_as_soon_as_a_server_is_known(manager: Any) -> None:
+def test_sglang_tries_again_as_soon_as_a_server_is_known(manager: Any, at_decode: Any) -> None:
     """Its own pause between two attempts is a second."""
     with RegistryServer() as server:
         (source, _), = manager.sources
         address = registered(server, source.endpoint, source.name)
         host, _, port = address.rpartition(":")
-        tried = {address: monotonic()}
-        queue = SimpleNamespace(kv_manager=manager, _ensure_last_attempt_time=tried)
+        queue = at_decode.disagg_decode_prealloc_queue
+        tried = queue._ensure_last_attempt_time
+        tried[address] = monotonic()
         refusals.look_up(queue, request_of(1, [1], "decode", host=host, port=int(port)))
         until(lambda: not tried)
         assert manager.try_ensure_parallel_info(address)

@@ -4,7 +4,10 @@ The calls are those that SGLang's own code makes (test_interface.py): a new one 
 """
 
 from collections.abc import Iterator
+from contextlib import ExitStack
+from dataclasses import replace
 from functools import partial
+from pathlib import Path
 from socket import EAI_AGAIN, gaierror
 from threading import Event
 from types import SimpleNamespace
@@ -19,13 +22,11 @@ pytest.importorskip("sglang", reason=SGLANG)
 
 from sglang.srt.disaggregation.common.conn import CommonKVReceiver, KVTransferError
 from sglang.srt.disaggregation.decode import DecodePreallocQueue, DecodeRequest
-from sglang.srt.disaggregation.utils import TransferBackend
 
 from examples.sglang_handoff.request import request_of
 from pdproto.node.decode.receiver import Addressed
 from pdproto.sglang import plugin, refusals
 from pdproto.sglang.manager import PdprotoKVManager
-from pdproto.sglang.plugin import NAME
 from pdproto.sglang.prefills import Feed
 from pdproto.sglang.receiver import PdprotoKVReceiver
 from pdproto.sglang.recompute import Recomputing
@@ -34,8 +35,10 @@ from pdproto.sglang.sender import PdprotoKVSender
 from pdproto.spec.handoff.poll import KVPoll
 from pdproto.transport import resolver
 from tests.items.test_data_path import ROW, Pair
-from tests.sglang.test_hung_registry import hung, manager  # noqa: F401 - fixtures
+from tests.sglang.schedulers import prefill_manager, scheduler_of
+from tests.sglang.test_hung_registry import at_decode, hung, manager  # noqa: F401 - fixtures
 from tests.sglang.test_interface import READ, read_of
+from tests.sglang.test_receiver import SERVER
 from tests.waiting import until
 from tests.waits import Waits
 
@@ -110,30 +113,28 @@ def is_met(sender: PdprotoKVSender) -> bool:
     return sender.poll() is KVPoll.WAITING_FOR_INPUT
 
 
-def queue_of(made: Any) -> Any:
-    return SimpleNamespace(
-        kv_manager=made, transfer_backend=TransferBackend(NAME),
-        _ensure_last_attempt_time={}, _resolve_prefill_dp_rank=lambda _: 0)
-
-
-def resolve_its_rank(made: Any, request: Any) -> None:
+def resolve_its_rank(queue: Any, request: Any) -> None:
     """SGLang's queue of decode, whose request waits for the rank that runs its room."""
-    queue: Any = object.__new__(DecodePreallocQueue)
-    queue.kv_manager, queue.pending_reqs = made, [DecodeRequest(request, None)]
-    queue._prefill_dp_rank_queries, queue._ensure_last_attempt_time = {}, {}
-    queue._ensure_retry_count, queue._ensure_retry_interval = {}, 0.0
+    made, queue._ensure_retry_interval = queue.kv_manager, 0.0
     made._ensure_prefill_recompute_executor = manager_of(made, "_ensure_prefill_recompute_executor")
-    made.prefill_info_table[f"{request.bootstrap_host}:{request.bootstrap_port}"] = SimpleNamespace(
-        prefill_http_port=request.bootstrap_port, dp_size=2, follow_bootstrap_room=False)
+    made.prefill_info_table[f"{request.bootstrap_host}:{request.bootstrap_port}"] = replace(
+        SERVER, prefill_http_port=request.bootstrap_port, dp_size=2, follow_bootstrap_room=False)
+    queue.add(request)
     queue.prefetch_prefill_dp_rank_queries()
     for _ in range(2):  # the first takes the answer that was asked for before
         queue._resolve_pending_reqs()
     assert len(queue.pending_reqs) == 1
 
 
+def refuse_at_prefill(manager: Any, request: Any, folder: Path) -> None:  # noqa: F811 - a fixture
+    with ExitStack() as closing:
+        server = scheduler_of(closing, "prefill", manager, folder)
+        refusals.tell_decode(server.disagg_prefill_bootstrap_queue, request)
+
+
 def test_no_call_of_sglangs_scheduler_waits_for_what_hangs(
-    hung: str, manager: Any, waits: Waits,  # noqa: F811 - fixtures
-    monkeypatch: pytest.MonkeyPatch,
+    hung: str, manager: Any, at_decode: Any, waits: Waits,  # noqa: F811 - fixtures
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Seen red with a look-up made by `Prefills.feed` itself, with a sleep in `failure_exception`,
     with SGLang's own question which rank runs a room, and with a receiver's call that is left out
@@ -156,21 +157,20 @@ def test_no_call_of_sglangs_scheduler_waits_for_what_hangs(
     manager.prefills = known
     manager_of(manager, "try_ensure_parallel_info")(hung)
     request = request_of(77, [1], "decode", host=host, port=int(port))
-    queue = queue_of(manager)
+    queue = at_decode.disagg_decode_prealloc_queue
     refusals.look_up(queue, request)
     refusals.tell_prefill(queue, request)
     receiver = PdprotoKVReceiver(manager, hung, 5)
-    manager.prefill_info_table[hung] = SimpleNamespace(prefill_http_port=int(port))
+    manager.prefill_info_table[hung] = replace(SERVER, prefill_http_port=int(port))
     manager_of(manager, "submit_prefill_recompute")(receiver, {})
     receiver.poll()
     receiver.clear()
     manager_of(manager, "_ensure_prefill_recompute_executor")().shutdown()
-    resolve_its_rank(manager, request)
+    resolve_its_rank(queue, request)
     (node, data_path), = manager.sources
-    prefill: Any = SimpleNamespace(
-        prefill=node, is_dummy_cp_rank=False, statuses=None, dp_rank=0, named_rank=None,
-        prompt=None, source_data_path=data_path, parts=manager.parts,
-        item_bytes=Pair.item_bytes, rows=SimpleNamespace(read=lambda _: ROW))
+    prefill = prefill_manager(
+        node, source_data_path=data_path, parts=manager.parts, item_bytes=Pair.item_bytes,
+        rows=SimpleNamespace(read=lambda _: ROW))
     for is_aborted in (True, False):
         room = 9 + is_aborted
         sender = PdprotoKVSender(prefill, "", room)
@@ -188,7 +188,7 @@ def test_no_call_of_sglangs_scheduler_waits_for_what_hangs(
         failed(sender)
         sender.clear()
         sink.close()
-    refusals.tell_decode(queue_of(prefill), request)
+    refuse_at_prefill(prefill, request, tmp_path)
     assert waits.found == {}
     named = {f"{kind.__name__}.{name}" for kind in READ for name in calls(kind)}
     named |= {f"{module.__name__}.{name}" for module, names in HOOKS.items() for name in names}

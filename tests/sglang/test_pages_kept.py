@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from contextlib import ExitStack
 from http import HTTPStatus
 from math import inf
+from pathlib import Path
 from threading import Event
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -19,16 +19,16 @@ pytest.importorskip("sglang", reason=SGLANG)
 
 from sglang.srt.disaggregation import decode
 from sglang.srt.disaggregation.base.conn import KVTransferDestination as Destination
-from sglang.srt.disaggregation.decode import DecodeRequest, DecodeTransferQueue
+from sglang.srt.disaggregation.decode import DecodeRequest
 from sglang.srt.disaggregation.utils import KVPoll as TheirPoll
 
 from examples.sglang_handoff.request import request_of
 from pdproto.node.decode.receiver import Receiver
-from pdproto.sglang.manager import PdprotoKVManager
 from pdproto.sglang.plugin import _note_tokens
 from tests.items.test_data_path import Pair
 from tests.items.test_host_items import HostPair
 from tests.sglang.releases import of_newest
+from tests.sglang.schedulers import scheduler_of
 from tests.sglang.test_receiver import Manager, receiver_of
 from tests.waiting import until
 
@@ -36,7 +36,9 @@ from tests.waiting import until
 class Ranks:
     """Decode's transfer queue on one rank of several. failed: whether another rank has failed."""
 
-    def __init__(self, pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
+    def __init__(
+        self, pair: Pair, closing: ExitStack, folder: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         self.failed = False
         self.given_back: list[Any] = []
         self.answered: list[HTTPStatus] = []
@@ -50,29 +52,14 @@ class Ranks:
                                 value=lambda request, *_, **__: self.given_back.append(request))
         self.manager: Any = Manager(pair)
         self.receiver = receiver_of(self.manager)
-        self.queue = self._queue()
+        server = scheduler_of(closing, "decode", self.manager, folder)
+        self.prealloc = server.disagg_decode_prealloc_queue
+        self.queue = server.disagg_decode_transfer_queue
+        self.queue.enable_deferred_kv_release = True
 
     def _polls(self, pollers: Any, *_: Any, **__: Any) -> list[int]:
         polls = [int(poller.poll()) for poller in pollers]
         return [TheirPoll.Failed] * len(polls) if self.failed else polls
-
-    def _queue(self) -> Any:
-        """SGLang's queue with as much of a scheduler as it reads."""
-        queue: Any = DecodeTransferQueue.__new__(DecodeTransferQueue)
-        queue.queue, queue._deferred_releases = [], []
-        queue.enable_staging = queue.enable_host_receive = False
-        queue.enable_deferred_kv_release, queue.deferred_kv_release_timeout = True, 30.0
-        queue.gloo_group = queue.tree_cache = None
-        queue.tp_rank = 0
-        queue.metadata_buffers = SimpleNamespace(clear_slot=lambda _: None,
-                                                  bootstrap_room=[0] * 8)
-        queue.req_to_metadata_buffer_idx_allocator = SimpleNamespace(free=lambda _: None)
-        queue.scheduler = SimpleNamespace(
-            enable_decode_hicache=False, enable_hisparse=False,
-            output_streamer=SimpleNamespace(stream_output=lambda *_: None),
-            metrics_reporter=SimpleNamespace(enable_metrics=False))
-        queue._clean_hicache_prefetch_resources = lambda _: None
-        return queue
 
     def publish(self, *, host: bool = False) -> None:
         """Put the request into the queue, as SGLang's _send_kv_metadata does. host: its pages are
@@ -82,7 +69,7 @@ class Ranks:
         waiting = DecodeRequest(request_of(1, [1], "decode"), self.receiver,
                                 metadata_buffer_index=0)
         waiting.host_staged = host  # 0.5.22 has no such field
-        _note_tokens(SimpleNamespace(transfer_queue=self.queue), waiting, np.array([2]))
+        _note_tokens(self.prealloc, waiting, np.array([2]))
         self.receiver.init(0)
         self.receiver.send_metadata(
             np.array([2]), destination=Destination.HOST if host else Destination.DEVICE)
@@ -105,11 +92,9 @@ def pair() -> Iterator[Pair]:
 
 
 @pytest.fixture
-def ranks(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> Ranks:
-    found = Ranks(pair, monkeypatch)
-    found.manager.enable_deferred_decode_kv_release = \
-        PdprotoKVManager.enable_deferred_decode_kv_release
-    return found
+def ranks(pair: Pair, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Ranks]:
+    with ExitStack() as closing:
+        yield Ranks(pair, closing, tmp_path, monkeypatch)
 
 
 @pytest.mark.parametrize("host", [False, pytest.param(True, marks=of_newest)])
