@@ -27,9 +27,9 @@ UNDER_WAY_MAX: Final = 32  # servers that are looked up at a time; others wait
 SERVERS_MAX: Final = 4_096  # whose answers are known; a client may name any address
 
 
-def told(address: str) -> str:
-    """An address in a reason. A client may have written any text."""
-    return checked.encodable(address[:NAME_MAX])
+def named(address: str) -> str:
+    """A prefill server in a reason. A client may have written any text."""
+    return f"prefill server {checked.one_line(address, NAME_MAX)}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,10 +82,10 @@ class Lookups:
                 client.close()
         except (*PROBLEMS, ValueError) as error:
             problem = str(error)
-            log.warning("prefill server %s: %s", told(address), problem)
+            log.warning("%s: %s", named(address), problem)
         except Exception as error:  # or it would count as under way for ever
             problem = f"{type(error).__name__}: {error}"
-            log.exception("prefill server %s", told(address))
+            log.exception("%s", named(address))
         with self._lock:
             self._found[address] = Found(directory, problem, monotonic())
             self._found.move_to_end(address)

@@ -333,7 +333,16 @@ def shown(value: object) -> str:
         told = repr(value)
     except Exception as error:
         told = f"<{type(value).__name__} without a repr: {type(error).__name__}>"
-    return encodable(told if len(told) <= SHOWN_MAX else told[:SHOWN_MAX] + "...")
+    return one_line(told)
+
+
+def one_line(text: str, most: int = SHOWN_MAX) -> str:
+    """A text that a stranger may have written, for a line of a log or a reason: its beginning, with
+    what cannot be printed or written in UTF-8 escaped.
+    """
+    text = text if len(text) <= most else text[:most] + "..."
+    return text if text.isprintable() else "".join(
+        one if one.isprintable() else ascii(one)[1:-1] for one in text)
 
 
 def _type(name: str, value: object, rule: str) -> TypeError:

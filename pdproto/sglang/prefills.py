@@ -15,7 +15,7 @@ from sglang.srt.disaggregation.common.conn import PrefillServerInfo
 from pdproto.items.shares import TpRank
 from pdproto.node.decode.receiver import Addressed
 from pdproto.node.link import tcp_at
-from pdproto.registry.lookups import Lookups, told
+from pdproto.registry.lookups import Lookups, named
 from pdproto.registry.wire import Directory, Rank, ServerInfo
 from pdproto.transport.keys import Keys
 
@@ -109,7 +109,7 @@ class Prefills:
             found = self._feeds[address, dp_rank] = self._feed(
                 directory, Addressed(address, directory.server.dp_size, dp_rank))
         except (LookupError, ValueError) as error:
-            raise LookupError(f"prefill server {told(address)}: {error}") from None
+            raise LookupError(f"{named(address)}: {error}") from None
         return found
 
     def tell(self, told: Callable[[str], None]) -> None:
@@ -136,7 +136,7 @@ class Prefills:
         source = TpRank(server.attn_tp_size, ranks[0])
         is_alike = source == self._place and len(sources) == self._stage.size == 1
         twin = next(iter(sources)) if is_alike else None
-        why = f"prefill server {told(addressed.server)}: {misfit}" if misfit else ""
+        why = f"{named(addressed.server)}: {misfit}" if misfit else ""
         return Feed(sources, source.partners(self._place.size), twin, addressed, why)
 
     def _feeding(self, stages: int) -> range:

@@ -10,13 +10,15 @@ import json
 from collections import deque
 from collections.abc import Mapping
 from concurrent.futures import Future
-from http.client import HTTPException
+from contextlib import closing
+from http import HTTPStatus
+from http.client import HTTPConnection, HTTPException
 from threading import Lock, Thread
 from typing import Any, Final
-from urllib.error import HTTPError
-from urllib.request import Request, urlopen
 
 from sglang.srt.utils.network import NetworkAddress
+
+from pdproto.transport.answers import AnswerInTime
 
 THREADS: Final = 16  # requests that are computed again at once, as with SGLang's own backends
 TOLD_MAX: Final = 200  # bytes of prefill's answer that an error shows
@@ -69,15 +71,19 @@ def recompute(
     if port is None:
         return (f"prefill server {registry} cannot be asked to compute the KV again: it has not "
                 "registered its HTTP port")
-    server = NetworkAddress(NetworkAddress.parse(registry).host, port).to_url()
-    posted = Request(f"{server}/generate", json.dumps(request).encode(),  # noqa: S310 - http
-                     {"Content-Type": "application/json"})
+    host = NetworkAddress.parse(registry).host
+    server = NetworkAddress(host, port).to_url()
+    connection = HTTPConnection(host, port, timeout=seconds)
+    connection.response_class = AnswerInTime
     try:
-        with urlopen(posted, timeout=seconds) as answer:  # noqa: S310 - http
-            answer.read()
-    except HTTPError as error:
-        told = error.read(TOLD_MAX).decode(errors="replace")
-        return f"prefill server {server} has not computed the KV again: {error.code} {told}"
+        with closing(connection):
+            connection.request("POST", "/generate", json.dumps(request).encode(),
+                               {"Content-Type": "application/json"})
+            answer = connection.getresponse()
+            if answer.status == HTTPStatus.OK:
+                answer.read()
+                return ""
+            problem = f"{answer.status} {answer.read(TOLD_MAX).decode(errors='replace')}"
     except (OSError, HTTPException) as error:
-        return f"prefill server {server} has not computed the KV again: {error}"
-    return ""
+        problem = str(error)
+    return f"prefill server {server} has not computed the KV again: {problem}"

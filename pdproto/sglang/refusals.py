@@ -15,7 +15,7 @@ from sglang.srt.disaggregation import utils
 from sglang.srt.utils.network import NetworkAddress
 
 from pdproto.registry.desks import Desk
-from pdproto.registry.lookups import told
+from pdproto.registry.lookups import named
 from pdproto.runtime.own_clock import REST_S, OwnClock
 from pdproto.sglang.prompts import note_request
 
@@ -88,8 +88,8 @@ class Refusal:
             if self.receiver.is_finding and not is_late:
                 return False
         if rank is None or self.receiver.is_finding:
-            log.warning("room %s: decode has refused it, and does not know which rank of prefill "
-                        "server %s to tell", request.bootstrap_room, told(address))
+            log.warning("room %s: decode has refused it, and does not know which rank of %s to "
+                        "tell", request.bootstrap_room, named(address))
         self.receiver.refuse(f"refused by the decode scheduler: {_reason(request)}")
         return True
 

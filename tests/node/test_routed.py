@@ -252,6 +252,15 @@ def test_a_client_that_leaves_withdraws_its_question() -> None:
     cluster.check()
 
 
+def test_a_strangers_text_is_one_line_of_a_reason() -> None:
+    """Seen red with the text as it was given."""
+    cluster = RoutedCluster()
+    receiver = cluster.want(7, server="elsewhere:1\n2026-01-01 ERROR of its own")
+    cluster.settle()
+    assert receiver.failure == (
+        r"prefill server elsewhere:1\n2026-01-01 ERROR of its own: nobody has registered")
+
+
 def test_m1_2_a_failed_look_up_fails_the_request_for_its_reason() -> None:
     cluster = RoutedCluster()
     receiver = cluster.want(7, server="elsewhere:1")

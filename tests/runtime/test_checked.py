@@ -77,7 +77,7 @@ def test_names_of_a_group_are_a_sequence_of_names_each_once() -> None:
 
 
 MADE_NEW: Final = frozenset({"whole", "whole_or_none", "numbers", "room", "row", "node_names",
-                             "endpoints", "reason", "seconds", "encodable"})
+                             "endpoints", "reason", "seconds", "encodable", "one_line"})
 
 
 def test_what_a_rule_returns_is_used_and_not_what_was_given() -> None:
@@ -112,6 +112,12 @@ def test_what_is_right_is_taken_as_it_is() -> None:
     assert checked.room(np.int64(7)) == 7
     assert checked.whole_or_none("use", None) is None
     assert checked.seconds("wait", float("inf")) == float("inf")
+
+
+def test_a_strangers_text_is_fit_for_a_line() -> None:
+    assert checked.one_line("10.0.0.1:8998") == "10.0.0.1:8998"
+    assert checked.one_line("a\n\x1b[2Jb\udc80\u2028é") == r"a\n\x1b[2Jb\udc80\u2028é"
+    assert checked.one_line("a" * 100, 3) == "aaa..."
 
 
 def test_a_value_without_a_repr_is_shown_all_the_same() -> None:

@@ -4,9 +4,9 @@ import json
 import threading
 from collections.abc import Iterator
 from concurrent.futures import Future
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from threading import Thread
+from threading import Event, Thread
 from types import SimpleNamespace
 from typing import Any, Final
 
@@ -33,6 +33,7 @@ ROOM: Final = 1
 REQUEST: Final = {"input_ids": [5, 6, 7], "bootstrap_room": ROOM}
 NAMED: Final = "prefill server http://127.0.0.1:"
 REFUSED: Final = 13  # the room that prefill refuses
+DRIPPED: Final = 14  # the room of which prefill's answer comes a byte now and then
 
 
 class Prefill(ThreadingHTTPServer):
@@ -43,6 +44,7 @@ class Prefill(ThreadingHTTPServer):
     def __init__(self) -> None:
         super().__init__(("127.0.0.1", 0), Handler)
         self.asked: list[tuple[str, Any]] = []
+        self.left = Event()
 
 
 class Handler(BaseHTTPRequestHandler):
@@ -51,12 +53,23 @@ class Handler(BaseHTTPRequestHandler):
     def do_POST(self) -> None:
         body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
         self.server.asked.append((self.path, body))
+        if body["bootstrap_room"] == DRIPPED:
+            self.drip()
+            return
         refused = body["bootstrap_room"] == REFUSED
         told = b'{"error": "no memory"}' if refused else b"{}"
         self.send_response(400 if refused else 200)
         self.send_header("Content-Length", str(len(told)))
         self.end_headers()
         self.wfile.write(told)
+
+    def drip(self) -> None:
+        self.send_response(200)
+        self.send_header("Content-Length", "100000")
+        self.end_headers()
+        with suppress(OSError):
+            while not self.server.left.wait(0.03):
+                self.wfile.write(b" ")
 
     def log_message(self, *_: object) -> None:
         """Nothing."""
@@ -68,6 +81,7 @@ def prefill() -> Iterator[Prefill]:
     serving = Thread(target=server.serve_forever)
     serving.start()
     yield server
+    server.left.set()
     server.shutdown()
     ended(serving)
     server.server_close()
@@ -90,6 +104,13 @@ def test_a_server_that_refuses_is_named_with_its_answer(prefill: Prefill) -> Non
     port = prefill.server_port
     told = recompute(REGISTRY, port, {**REQUEST, "bootstrap_room": REFUSED}, 10.0)
     assert told == f'{NAMED}{port} has not computed the KV again: 400 {{"error": "no memory"}}'
+
+
+def test_a_server_that_sends_a_byte_now_and_then_holds_nobody_longer(prefill: Prefill) -> None:
+    """Seen red with urlopen, whose time-out begins anew with each byte."""
+    told = Recomputing().ask(
+        REGISTRY, prefill.server_port, {**REQUEST, "bootstrap_room": DRIPPED}, 0.3)
+    assert "has not computed the KV again" in told.result(20.0)
 
 
 def test_a_server_that_is_not_there_is_named() -> None:

@@ -79,6 +79,11 @@ class Sought:
     transient: bool = False  # see Handle
 
     @property
+    def named(self) -> str:
+        """The server in a reason."""
+        return f"prefill server {checked.one_line(self.server, ENDPOINT_MAX)}"
+
+    @property
     def life(self) -> RoomLife:
         return self.receiver.life.room, self.receiver.life.generation
 
@@ -178,7 +183,7 @@ class DecodeRouting:
             partial(self._hear_of, sought, named),
             lambda reason: self._core.ask(partial(
                 self._unless_over, sought, partial(self._receivers.give_up, transient=True),
-                receiver, f"prefill server {sought.server}: {reason}")))
+                receiver, f"{sought.named}: {reason}")))
 
     def _hear_of(self, sought: Sought, named: int | None, server: PrefillServer) -> None:
         """In the thread of the desk: the registry has answered."""
@@ -221,7 +226,7 @@ class DecodeRouting:
         try:
             self._follow(sought, rooms, rooms.want(sought.life, named, left_out))
         except RemoteProtocolError as error:
-            self._receivers.give_up(sought.receiver, f"prefill server {sought.server}: {error}")
+            self._receivers.give_up(sought.receiver, f"{sought.named}: {error}")
 
     def _met(self, peer: Peer, frame: Met) -> None:
         self._hear(peer, frame, "")
@@ -280,7 +285,7 @@ class DecodeRouting:
         sources = sought.sources
         why = "it drains" if sources is None or rank not in sources else \
             f"none of its ranks sends to {self._core.name}"
-        return (f"prefill server {sought.server}: its registry does not name data-parallel rank "
+        return (f"{sought.named}: its registry does not name data-parallel rank "
                 f"{rank}: {why}")
 
     def _aim(self, sought: Sought, rooms: DecodeRooms) -> None:
