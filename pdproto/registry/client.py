@@ -19,6 +19,7 @@ from pdproto.registry.wire import (
     Directory,
     FullAnswer,
     Lookup,
+    Rank,
     RefusedError,
     Registration,
     Room,
@@ -120,7 +121,12 @@ class RegistryClient:
         found = self._read(answer, Directory)
         if (why := found.server.refusal("the prefill server", "this node")) is not None:
             raise RefusedError(409, why)
+        called: dict[str, Rank] = {}
         for rank, address in found.addresses().items():
+            if address.name and (other := called.setdefault(address.name, rank)) != rank:
+                raise RefusedError(
+                    409, f"registry at {self.address}: {other} and {rank} have registered one name "
+                         f"{address.name!r}: start each with a name of its own")
             if is_loopback(address.rank_ip) and is_elsewhere(self._connection.host):
                 raise RefusedError(
                     409, f"registry at {self.address}: {rank} has registered {address.rank_ip}, "

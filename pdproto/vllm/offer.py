@@ -5,7 +5,7 @@ got from prefill. The room is text there, because a proxy may read numbers as Ja
 53 bits.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Final, TypeVar
 
 import msgspec
@@ -32,9 +32,15 @@ RankAt = tuple[Count, Count, Name, Name]
 Message = TypeVar("Message", bound=Struct)
 
 
-def placed(ranks: Iterable[RankAt]) -> Ranks:
-    """The name and the endpoint of each rank, by stage and place."""
-    return {(stage, tensor): (name, endpoint) for stage, tensor, name, endpoint in ranks}
+def placed(ranks: Sequence[RankAt]) -> Ranks:
+    """The name and the endpoint of each rank, by stage and place. Raises ValueError for a place or
+    a name that is there twice: one rank alone would be asked for the pages of both.
+    """
+    told = {(stage, tensor): (name, endpoint) for stage, tensor, name, endpoint in ranks}
+    if not len(ranks) == len(told) == len({name for name, _ in told.values()}):
+        raise ValueError(f"ranks of prefill {checked.shown(ranks)}: want each place and each name "
+                         "once")
+    return told
 
 
 class Offer(Struct, frozen=True, forbid_unknown_fields=True):

@@ -155,6 +155,18 @@ def test_m2_1_the_registry_says_how_rooms_are_found(client: RegistryClient) -> N
     assert client.look_up_all().server.dp_size == 2
 
 
+def test_two_ranks_of_one_name_are_refused_to_those_who_look_them_up(
+    client: RegistryClient
+) -> None:
+    """Seen red where decode took the latter for both, and had the bytes of one rank alone."""
+    client.register(prefill(0, name="p"))
+    client.register(prefill(1, name="p"))
+    with pytest.raises(RefusedError, match="have registered one name 'p'"):
+        client.look_up_all()
+    client.register(prefill(1, run=2, name="q"))
+    assert [one.address.name for one in client.look_up_all().ranks] == ["p", "q"]
+
+
 def test_m2_3_forced_queries_find_every_room(client: RegistryClient) -> None:
     client.register(group(0, force_query=True))
     client.register(group(1, force_query=True))

@@ -12,7 +12,7 @@ from pdproto.items.components import Component, Numbering
 from pdproto.items.shares import TpRank, share_for
 from pdproto.node.prefill.keeps import OVER
 from pdproto.pages.chunks import pack_pages
-from pdproto.vllm.offer import KEY, VERSION, Offer, offer_in
+from pdproto.vllm.offer import KEY, VERSION, Offer, offer_in, placed
 from pdproto.vllm.pools import components, device_of, layer_number
 from pdproto.vllm.ranks import DecodeRank, feed
 from pdproto.vllm.rooms import OTHER_RUN, Rooms, ToldRooms
@@ -96,6 +96,18 @@ def test_a_malformed_offer_is_refused_by_its_field(changes: dict[str, object], w
     params[KEY] |= changes
     with pytest.raises(ValueError, match=words):
         offer_in(params)
+
+
+@pytest.mark.parametrize("twice", [
+    [(0, 0, "p", "tcp://127.0.0.1:1"), (0, 0, "q", "tcp://127.0.0.1:2")],
+    [(0, 0, "p", "tcp://127.0.0.1:1"), (0, 1, "p", "tcp://127.0.0.1:2")],
+])  # fmt: skip
+def test_a_place_or_a_name_that_an_offer_has_twice_is_refused(
+    twice: list[tuple[int, int, str, str]]
+) -> None:
+    """Seen red where the latter took the place of the first: one rank was asked in place of two."""
+    with pytest.raises(ValueError, match="want each place and each name once"):
+        placed(twice)
 
 
 def test_params_of_another_connector_are_refused() -> None:
