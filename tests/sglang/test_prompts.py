@@ -61,6 +61,9 @@ def test_a_prompt_has_one_name_at_both_servers() -> None:
     ids[-1] += 1
     assert name(request_of(ROOM, ids, "decode")) != first
     assert name(request_of(ROOM, [], "decode")) != first
+    long, other = [7] * 1_000_000, [7] * 999_999 + [8]
+    assert name(request_of(ROOM, long, "prefill")) == name(request_of(ROOM, long, "decode"))
+    assert name(request_of(ROOM, long, "prefill")) != name(request_of(ROOM, other, "decode"))
 
 
 def test_an_adapter_counts_by_its_name_and_not_by_the_id_that_a_server_draws(

@@ -149,7 +149,7 @@ CELLS: Final = (
          "decode is asked for a prompt with what prefill has answered for another of its length: "
          "an error at once, both servers say both values, and a later request without params is "
          "answered right",
-         "prompts-uncompared"),
+         "prompts-uncompared", quick=True),
     Cell("one room for several", "plain", "shared_room",
          "a request of three samples (`n`) is answered right; one of two prompts, of which the "
          "proxy passes one offer on, ends with an error at once", "room-waits"),

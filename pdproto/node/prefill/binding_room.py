@@ -15,7 +15,7 @@ Rule 4: each prompt of a room has a state of its own. No row reads three: those 
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from itertools import islice, product
-from typing import Final, Generic, TypeAlias, TypeVar
+from typing import Final, TypeAlias, TypeVar
 
 from pdproto.node.prefill.sender import Sender
 from pdproto.runtime.automaton import Automaton, Event
@@ -34,18 +34,20 @@ OTHER_LIFE: Final = "no_other_life"  # the timer of these tables that runs here
 Bind: TypeAlias = Callable[[Life, Sender, bool], None]
 # Called with a life, and a request of another prompt that waits in its room.
 Tell: TypeAlias = Callable[[Life, Sender], None]
+Ended: TypeAlias = frozenset[Sender]
+NOBODY: Final[Ended] = frozenset()
 
 
-class _Counted(Generic[T]):
-    """The elements of a sort and a prompt: those that the automaton counts, in its order, and the
-    queue, which few rooms ever have.
+class _Counted(list[T]):
+    """The elements of a sort and a prompt that the automaton counts, in its order. queue: the
+    others, which few rooms ever have.
     """
 
-    __slots__ = ("inside", "queue", "sort")
+    __slots__ = "of_sort", "queue"
 
     def __init__(self, sort: type[Sort]) -> None:
-        self.sort: Final = sort
-        self.inside: Final[list[T]] = []
+        super().__init__()
+        self.of_sort: Final = sort
         self.queue: deque[T] | None = None
 
     def wait(self, one: T) -> None:
@@ -92,13 +94,13 @@ class Room:
         self._automaton = role.automaton_for(sinks=1)
         self._prompts: Final[dict[bytes | None, _Prompt]] = {}
         self._lives: Final[dict[Life, _Known]] = {}
-        self._ended: Final[set[Sender]] = set()  # in the queue
+        self._ended: Ended = NOBODY  # in the queue
 
     def open(self, sender: Sender) -> None:
         """The router has put a request of this room here."""
         of = self._of(sender.prompt)
         requests = of.requests
-        if requests.queue or len(requests.inside) == WINDOW:
+        if requests.queue or len(requests) == WINDOW:
             requests.wait(sender)
         else:
             self._count_request(of, sender)
@@ -110,11 +112,11 @@ class Room:
     def leave(self, sender: Sender) -> None:
         """The request has ended here."""
         of = self._prompts.get(sender.prompt)
-        if of is not None and sender in of.requests.inside:
-            place = of.requests.inside.index(sender)
+        if of is not None and sender in of.requests:
+            place = of.requests.index(sender)
             self._take(of, self._automaton.call("abort_sender", (place,)))
         elif of is not None and of.requests.queue and sender in of.requests.queue:
-            self._ended.add(sender)
+            self._ended |= {sender}
 
     def introduce(self, life: Life, sink: str, by: type[Frame]) -> None:
         """A sink introduces a life by a frame of this kind: an introduction, or an address. Only a
@@ -156,7 +158,7 @@ class Room:
         """Whether the automaton counts the life, and so takes an event about it now."""
         if sink not in known.sinks:
             known.sinks.append(sink)
-        return life in self._prompts[life.prompt].lives.inside
+        return life in self._prompts[life.prompt].lives
 
     def forget_life(self, life: Life) -> None:
         """No sink speaks of this life any more."""
@@ -166,7 +168,7 @@ class Room:
 
     def forget_sender(self, sender: Sender) -> None:
         """No sink may come for this request any more."""
-        self._ended.discard(sender)
+        self._ended -= {sender}
         of = self._prompts.get(sender.prompt)
         if of is not None:
             self._leave_out(of, of.requests, sender)
@@ -174,19 +176,19 @@ class Room:
     def _leave_out(self, of: _Prompt, counted: _Counted[T], one: T) -> None:
         if counted.queue and one in counted.queue:
             counted.queue.remove(one)
-        elif one in counted.inside:
+        elif one in counted:
             self._without(of, counted, one)
         self._fill(of)
 
     def _without(self, of: _Prompt, counted: _Counted[T], one: T) -> None:
-        place = counted.inside.index(one)
-        del counted.inside[place]
-        of.state = self._role.without(self._automaton, of.state, counted.sort, place)
+        place = counted.index(one)
+        del counted[place]
+        of.state = self._role.without(self._automaton, of.state, counted.of_sort, place)
 
     def _hear(self, message: AnyMessage, life: Life, sink: str) -> None:
         of, place = self._prompts[life.prompt], self._lives[life].sinks.index(sink)
         self._widen(place + 1)
-        about = place, of.lives.inside.index(life), 0
+        about = place, of.lives.index(life), 0
         if message is not tables.ask or not self._compare(of, about):
             self._take(of, self._automaton.message(message, about))
         if life.use is not None:  # the same frame has the number
@@ -197,21 +199,21 @@ class Room:
         """A life asks again, beside requests of other prompts. Returns whether it was answered."""
         if len(self._prompts) == 1:
             return False
-        others = (one for one in self._prompts.values() if one is not of and one.requests.inside)
+        others = (one for one in self._prompts.values() if one is not of and one.requests)
         return any(self._take_both(of, other, lambda both: both.message(tables.ask, about))
                    for other in list(islice(others, COMPARED)))
 
     def _requests(self) -> Iterator[Sender]:
         for of in self._prompts.values():
-            yield from of.requests.inside
+            yield from of.requests
 
     def _number(self, life: Life, request: Sender) -> None:
         """The life asks for the request of its number, if both are still here."""
         of, other = self._prompts.get(life.prompt), self._prompts.get(request.prompt)
-        if (of is None or life not in of.lives.inside
-                or other is None or request not in other.requests.inside):
+        if (of is None or life not in of.lives
+                or other is None or request not in other.requests):
             return
-        h, u = of.lives.inside.index(life), other.requests.inside.index(request)
+        h, u = of.lives.index(life), other.requests.index(request)
         if of is other:
             self._take(of, self._automaton.message(name, (0, h, 0, u)))
         else:
@@ -250,8 +252,8 @@ class Room:
     def _pairs(self) -> Iterator[tuple[_Prompt, _Prompt]]:
         """Two prompts, one with lives and one with requests."""
         if len(self._prompts) > 1:
-            lives = (of for of in self._prompts.values() if of.lives.inside)
-            requests = (of for of in self._prompts.values() if of.requests.inside)
+            lives = (of for of in self._prompts.values() if of.lives)
+            requests = (of for of in self._prompts.values() if of.requests)
             for of, other in product(islice(lives, COMPARED), islice(requests, COMPARED)):
                 if of is not other:
                     yield of, other
@@ -278,9 +280,9 @@ class Room:
         differ = self._named(after.differ, of) if after.differ else ()
         bound = self._named(after.bound, of) if after.bound else ()
         for place in after.over_requests:
-            del of[place // WINDOW].requests.inside[place % WINDOW]
+            del of[place // WINDOW].requests[place % WINDOW]
         for place in after.over_lives:
-            del self._lives[of[place // WINDOW].lives.inside.pop(place % WINDOW)]
+            del self._lives[of[place // WINDOW].lives.pop(place % WINDOW)]
         for pair in differ:
             if pair not in bound:
                 self._tell(*pair)
@@ -293,7 +295,7 @@ class Room:
     def _named(pairs: Pairs, of: Sequence[_Prompt]) -> Sequence[tuple[Life, Sender]]:
         """The lives and requests in these places."""
         return [
-            (of[h // WINDOW].lives.inside[h % WINDOW], of[u // WINDOW].requests.inside[u % WINDOW])
+            (of[h // WINDOW].lives[h % WINDOW], of[u // WINDOW].requests[u % WINDOW])
             for h, u in pairs]
 
     # Which lives and requests the automaton counts
@@ -317,43 +319,43 @@ class Room:
         none.
         """
         requests, lives = of.requests, of.lives
-        while requests.queue and len(requests.inside) < WINDOW:
+        while requests.queue and len(requests) < WINDOW:
             self._count_request(of, requests.queue.popleft())
         while lives.queue and self._has_place(of):
             self._count_life(of, lives.queue.popleft())
-        if (not (requests.inside or lives.inside or requests.queue or lives.queue)
+        if (not (requests or lives or requests.queue or lives.queue)
                 and self._prompts.get(of.name) is of):
             del self._prompts[of.name]
 
     def _count_life(self, of: _Prompt, life: Life) -> None:
-        inside = of.lives.inside
-        inside.append(life)
+        lives = of.lives
+        lives.append(life)
         known = self._lives[life]
         if known.aborted is not None:
             self._hear(tables.abort, life, known.aborted)
             return
         for sink in tuple(known.sinks):
-            if life in inside:
+            if life in lives:
                 self._hear(tables.introduce, life, sink)
 
     def _count_request(self, of: _Prompt, sender: Sender) -> None:
-        inside = of.requests.inside
-        inside.append(sender)
-        self._take(of, self._automaton.call("open_sender", (len(inside) - 1,)))
+        requests = of.requests
+        requests.append(sender)
+        self._take(of, self._automaton.call("open_sender", (len(requests) - 1,)))
         if sender.given_use is not None:
             for one in list(self._prompts.values()):
-                for life in tuple(one.lives.inside):
+                for life in tuple(one.lives):
                     self._number(life, sender)
         if sender in self._ended:
-            self._ended.remove(sender)
+            self._ended -= {sender}
             self.leave(sender)
 
     def _has_place(self, of: _Prompt) -> bool:
         """Whether the automaton can count one more life; an aborted one may give its place up."""
-        inside = of.lives.inside
-        if len(inside) < WINDOW:
+        lives = of.lives
+        if len(lives) < WINDOW:
             return True
-        aborted = next((life for life in inside if self._lives[life].aborted), None)
+        aborted = next((life for life in lives if self._lives[life].aborted), None)
         if aborted is None:
             return False
         del self._lives[aborted]
