@@ -299,3 +299,17 @@ def test_pools_on_two_devices_are_refused_by_both_names() -> None:
     told = r"pools\[1\]: 2 pages on cuda:1, but pools\[0\] has 2 on "
     with pytest.raises(ValueError, match=told):
         register([first, elsewhere])
+
+
+def test_every_damaged_page_is_named_past_a_word_of_the_report(path: Path) -> None:
+    """A word has the bits of 32 pages."""
+    layout = path.layout(new_pools(Geometry(2, pages=80, tokens=1, heads=1, row_bytes=16)))
+    plan, pages = plan_for(layout, 80).only, np.arange(80)[::-1].copy()
+    placed, report = path.put(np.zeros(plan.bytes, np.uint8)), new_report(layout)
+    pack_chunk(layout, pages, placed, digests=digests_in(plan, placed))
+    damaged = path.get(placed).copy()
+    for entry, position in ((0, 17), (1, 17), (0, 31), (1, 32), (0, 79)):
+        damaged[plan.offset(entry, position)] ^= 1
+    placed = path.put(damaged)
+    unpack_chunk(layout, pages, placed, expected=digests_in(plan, placed), report=report)
+    assert report.read() == Outcome(None, (17, 31, 32, 79))
