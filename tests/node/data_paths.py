@@ -294,17 +294,18 @@ class Cluster:
                 for node in self.decodes]
 
     def settled(self) -> None:
-        """Wait until nobody holds or remembers anything; then nothing may have gone wrong."""
-        until(lambda: all(map(idle, self.nodes)), lambda: f"still held: {self._held()}")
+        """Wait until nobody holds or remembers anything; then nothing may have gone wrong. A turn
+        empties one part after the other: each is waited for.
+        """
+        until(lambda: all(map(idle, self.nodes)) and not self.fabric.leased and not any(
+            node._node.lives for node in self.nodes), lambda: f"still held: {self._held()}")
         assert self.fabric.wrong == []
-        assert self.fabric.leased == {}
         for node in self.nodes:
-            assert len(node._node.lives) == 0
             assert node._loop.turn_errors == 0, node.name
             assert_no_slow_turn(node.name, node._loop.pace)
 
-    def _held(self) -> list[dict[str, float]]:
-        return [node.metrics.read() for node in self.nodes]
+    def _held(self) -> list[object]:
+        return [self.fabric.leased, *(node.metrics.read() for node in self.nodes)]
 
     def close(self) -> None:
         for node in self.nodes:

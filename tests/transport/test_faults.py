@@ -379,8 +379,8 @@ def test_a_sink_that_introduced_itself_and_died(pair: Cluster) -> None:
         stranger.batch(Introduce(Life(50, 99, 0), ("stranger",), HERE))
         until(lambda: len(prefill._node.lives) == 1)
         stranger.batch(Introduce(Life(51, 100, 0), ("stranger",), HERE), incarnation=100)
-        until(lambda: [life.room for life in list(prefill._node.lives)] == [51])
-    assert prefill.metrics.read()["num_prefill_bootstrap_queue_reqs"] == 1
+        until(lambda: [life.room for life in list(prefill._node.lives)] == [51]
+              and prefill.metrics.read()["num_prefill_bootstrap_queue_reqs"] == 1)
 
 
 def test_a_sink_comes_back() -> None:
