@@ -29,7 +29,7 @@ class UnlimitedPace:
         """See Pace. No time is measured."""
 
 
-def _raise(_name: str, error: Exception) -> None:
+def _raise(_name: str, error: BaseException) -> None:
     """The functions that a simulated node calls are of the simulator."""
     raise error
 

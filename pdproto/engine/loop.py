@@ -48,7 +48,7 @@ class Loop:
         self._eventfd: Final = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         self._selector.register(self._eventfd, READ, self._woken)
         self._rests: Final = Rests()
-        self._failure: Exception | None = None
+        self._failure: BaseException | None = None
         self._elsewhere = ""  # why no call works in this process
         self._closing = False
         self._closed = False
@@ -130,7 +130,7 @@ class Loop:
         try:
             while not self._closing:
                 self._turn()
-        except Exception as error:
+        except BaseException as error:  # this is a thread of ours: see Rule 4 of net/threads.py
             self._failure = error
             log.exception("%s has failed", self._name)
         self._run_to_end()

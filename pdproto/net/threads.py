@@ -6,6 +6,8 @@ Rule 2: a forked child closes the files of the objects that it inherits, at once
         would stay taken, and peers would not notice the death of the parent.
 Rule 3: every call of an inherited object says that another process has opened it, and a call that
         closes it does nothing.
+Rule 4: nothing that a function of the application raises ends a thread of ours, SystemExit and
+        asyncio.CancelledError included.
 
 A child that runs another program (`subprocess`, `spawn`) inherits none of these files.
 """
@@ -19,7 +21,7 @@ import stat
 from collections.abc import Callable, Container
 from contextlib import suppress
 from pathlib import Path
-from threading import Event, Thread, current_thread
+from threading import Event, Thread, current_thread, main_thread
 from typing import Final, Protocol
 from weakref import WeakSet
 
@@ -138,12 +140,21 @@ def _is_at(
         return seen.getpeername()[:2] in peers
 
 
+def is_of_program(error: BaseException) -> bool:
+    """Whether what a function has raised is for the program: Ctrl-C, or an exit, in the main
+    thread. In another thread it would end that one alone, without a word, and all that it serves.
+    """
+    return not isinstance(error, Exception) and current_thread() is main_thread()
+
+
 def call_each(*steps: Callable[[], object]) -> None:
     """Call each of these. The error of one is logged, and the others are called all the same."""
     for step in steps:
         try:
             step()
-        except Exception:
+        except BaseException as error:
+            if is_of_program(error):
+                raise
             log.exception("%r has failed", step)
 
 

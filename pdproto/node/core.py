@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from typing import Any, Final, NamedTuple
 
+from pdproto.net import threads
 from pdproto.node.backlog import Backlog
 from pdproto.node.connections import Connections
 from pdproto.node.handle import log_fields
@@ -69,7 +70,7 @@ class Core:
         self.backlog: Final = Backlog(self.is_late)
         self.now = self.turned = 0.0  # of this turn: on the own clock, and on the transport's
         self.on_defect: Callable[[Exception], None] = _raise
-        self.on_callback_error: Callable[[str, Exception], None] = self._note_callback
+        self.on_callback_error: Callable[[str, BaseException], None] = self._note_callback
         self.transport: Transport
         # Methods of the transport, bound once because they are called often. For any thread.
         self.ask: Callable[[Callable[[], None]], None]
@@ -280,8 +281,7 @@ class Core:
             note(peer, batch.floor)
 
     def refuse(self, sender: str, life: Life | None, error: RemoteProtocolError) -> None:
-        """Drop and count a frame that the peer may not send. life: None for the floor of a batch.
-        """
+        """Drop and count a frame that the peer may not send. life: None for a batch's floor."""
         self.metrics.add("refused_frames")
         if count := self.repeats.told(f"{sender} {error}"):
             log.warning("node %s: dropped a message of %s about %s: %s (%d so far)", self.name,
@@ -291,15 +291,15 @@ class Core:
     # For the parts
 
     def tell(self, name: str, function: Callable[..., Any], *arguments: Any) -> Any:
-        """Call a function of the application. Its error is logged and counted, and ends nothing:
-        the result is None then.
-        """
+        """Call a function of the application. What it raises is logged and counted: None then."""
         try:
             return function(*arguments)
-        except Exception as error:
+        except BaseException as error:
+            if threads.is_of_program(error):
+                raise
             self.on_callback_error(name, error)
 
-    def _note_callback(self, name: str, error: Exception) -> None:
+    def _note_callback(self, name: str, error: BaseException) -> None:
         self.metrics.add("callback_errors")
         if count := self.repeats.told(f"{name} {type(error).__name__}"):
             log.error("node %s: %s has failed (%d so far)", self.name, name, count, exc_info=error,

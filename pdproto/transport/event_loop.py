@@ -294,7 +294,7 @@ class EventLoop:
                           self._monitor.changes() if changes else ())
         try:
             due = run_turn(self._core, arrived, now)
-        except Exception as error:
+        except BaseException as error:  # this is a thread of ours: see Rule 4 of net/threads.py
             # After a defect in one turn, the other hand-overs must still be served.
             self._failing += 1
             self._note_defect(error)
@@ -306,7 +306,7 @@ class EventLoop:
         finally:
             self.pace.end()
 
-    def _note_defect(self, error: Exception) -> None:
+    def _note_defect(self, error: BaseException) -> None:
         self.turn_errors += 1
         self._defect = f"{type(error).__name__}: {error}"
         if is_told(self.turn_errors):

@@ -1,5 +1,7 @@
 """Functions of the application that raise end nothing, and see a state that has been set."""
 
+import asyncio
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -14,10 +16,21 @@ def bad(*_: object) -> Any:
     raise RuntimeError("a bug of the application")
 
 
-def hand_over(nodes: Cluster, room: int, at: str = "", name: str = "", abort: str = "") -> None:
+def leaves(*_: object) -> Any:
+    sys.exit("the application means its own thread")
+
+
+def cancelled(*_: object) -> Any:
+    raise asyncio.CancelledError
+
+
+def hand_over(
+    nodes: Cluster, room: int, at: str = "", name: str = "", abort: str = "",
+    function: Callable[..., Any] = bad,
+) -> None:
     """A hand-over with a bad function of this name at one end."""
     def odd(end: str) -> dict[str, Any]:
-        return {name: bad} if at == end else {}
+        return {name: function} if at == end else {}
 
     prefill, decode = nodes.prefills[0], nodes.decodes[0]
     sender = prefill.open(room, **odd("sender"))
@@ -52,8 +65,30 @@ def test_a_function_that_raises_ends_nothing(
     assert len(told) == 1
 
 
-def test_a_function_that_refuses_rooms_may_raise() -> None:
-    with cluster(refuses=bad) as nodes:
+@pytest.mark.parametrize("function", [leaves, cancelled])
+@pytest.mark.parametrize("name", ["on_released", "watcher"])
+@pytest.mark.parametrize("at", ["sender", "receiver"])
+def test_what_is_no_error_ends_no_loop(
+    at: str, name: str, function: Callable[..., Any]
+) -> None:
+    """Seen red: the loop's thread ended without a word, and `health` named no problem."""
+    with cluster() as nodes:
+        hand_over(nodes, 1, at, name, function=function)
+        hand_over(nodes, 2)
+        nodes.settled()
+
+
+def test_a_turn_that_an_exit_ends_fails_alone() -> None:
+    """Seen red as above: a request of the application is a part of the turn."""
+    with cluster() as nodes:
+        nodes.prefills[0]._core.ask(leaves)
+        until(lambda: nodes.prefills[0]._loop.turn_errors == 1)
+        hand_over(nodes, 1)
+
+
+@pytest.mark.parametrize("function", [bad, leaves])
+def test_a_function_that_refuses_rooms_may_raise(function: Callable[..., Any]) -> None:
+    with cluster(refuses=function) as nodes:
         (receiver,) = nodes.receivers(1)  # before the sender: prefill is asked
         receiver.publish([1])
         until(lambda: nodes.prefills[0].metrics.read()["callback_errors"])
