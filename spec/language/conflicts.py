@@ -2,13 +2,15 @@
 
 The guard keeps them apart: `p.differs(q)`, or `t.before(u)` in an ordered sort. Or the first is for
 all cells, or for each of some, and a later one for fewer of them: `held(w, ANY).to(False)`, then
-`held(w, g).to(True)`. Then the later one counts. All other pairs are refused, because the order of
-the list would decide between two assignments that look alike.
+`held(w, g).to(True)`. Then the later one counts. Or the conditions of two `each` exclude each
+other. All other pairs are refused, because the order of the list would decide between two
+assignments that look alike.
 """
 
 from collections.abc import Iterator, Sequence
 from itertools import combinations
 
+from .exclusive import exclude_each_other
 from .formula import And, Before, Formula, Not, Same, normal
 from .machine import Row, Table
 from .place import SpecError
@@ -27,12 +29,34 @@ def check_conflicts(table: Table, row: Row, guard: Formula) -> None:
             continue
         pairs = list(zip(here, there, strict=True))
         apart = kept | _selected_apart(one, "first") | _selected_apart(two, "second")
-        if not any(frozenset(pair) in apart for pair in pairs if ANY not in pair):
+        if not any(frozenset(pair) in apart for pair in pairs if ANY not in pair) and (
+                not _exclude(one, two, guard)):
             raise SpecError(
                 row.place,
                 f"two updates can hit one cell of {one.symbol}: {one!r} and {two!r}; "
                 f"{_how_to_part(one, two, pairs)}",
             )
+
+
+def _exclude(one: Update, two: Update, guard: Formula) -> bool:
+    """Whether no cell is one of both, because their conditions and the guard exclude each other."""
+    cells, others = (update.symbol.reading(update.arguments, update.value)[0]
+                     for update in (one, two))
+    first: dict[Sort, Sort] = {}
+    second: dict[Sort, Sort] = {}
+    for here, there in zip(cells, others, strict=True):
+        if ANY in (here, there):
+            continue
+        if here in one.variables and there in two.variables:
+            first[here] = second[there] = _marked(here, one, "both")
+        elif there in two.variables:
+            second[there] = here
+        elif here in one.variables:
+            first[here] = there
+        elif here != there:
+            return False
+    return bool(one.variables or two.variables) and exclude_each_other([
+        (one.where, first), (two.where, second), (guard, {})])
 
 
 def overrides(later: Update, earlier: Update) -> bool:
@@ -86,6 +110,9 @@ def _how_to_part(one: Update, two: Update, cells: Sequence[tuple[Sort, Sort]]) -
     """
     if overrides(one, two):
         return "put the update of many cells first: then the later one counts in its cells"
+    if one.variables and two.variables:
+        return ("give them conditions that exclude each other, as where=busy(p) and "
+                "where=~busy(p), or compute the value, as in to(if_then_else(busy(p), ..., ...))")
     pairs = [(a, b) for a, b in cells if ANY not in (a, b) and a != b]
     if pairs:
         a, b = pairs[0]

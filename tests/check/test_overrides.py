@@ -33,11 +33,13 @@ from pdproto.spec.language import (
     Message,
     Row,
     Sort,
+    SpecError,
     State,
     System,
     Table,
     auto,
     each,
+    exists,
     forall,
     implies,
 )
@@ -58,7 +60,7 @@ class Light(State):
     BROKEN = auto()
 
 
-w = Worker("w")
+w, v = Worker("w"), Worker("v")
 g, f = Page("g"), Page("f")
 pool = Machine("pool")
 held = pool.relation("held", Worker, Page)
@@ -239,3 +241,48 @@ def test_of_a_copy_and_another_update_the_later_one_counts(
     result = check(replace(system, properties=(), like=system),
                    Configuration({Worker: 1, Page: 2}), CheckSettings(engine=engine))
     assert result.states == reached([((0, 0), (0, 0))], after)
+
+
+def split(one: Formula, two: Formula) -> Row:
+    """The lights of some pages go on, and those of others off."""
+    return Row("set", on=Call("set", w), do=[
+        each(f, full(f).to(True), where=one), each(g, full(g).to(False), where=two)])
+
+
+def test_two_conditions_exclude_each_other() -> None:
+    """The row does what one computed value does, in each reader."""
+    row = split(held(w, f), ~held(w, g))
+    computed = replace(row, do=each(f, full(f).to(held(w, f))))
+    claim = Always("filled", forall(f, implies(full(f), exists(v, held(v, f)))))
+    told = []
+    for one in (row, computed):
+        system = replace(pool_of(TAKE, one), properties=(ONE_PAGE, claim))
+        result = [check(system, Configuration(SIZES), CheckSettings(keep_going=True, engine=engine))
+                  for engine in (NATIVE, PORTABLE)]
+        told.append((*(found.states for found in result),
+                     len(Interpreter(system, SIZES).explore().depth),
+                     *(proved(system, engine)["filled at set"] for engine in (
+                         CUTOFF, QUANTIFIED))))
+        machine = Shared(Table(pool, rows=(TAKE, one)), bounded={Page: range(3)})
+        machine.call("take", "ann", 1)
+        assert machine.call("set", "ann").changed == ((full, (1,), True),)
+    assert told[0] == told[1]
+    assert told[0][0] == told[0][1] == told[0][2]
+
+
+@pytest.mark.parametrize(("one", "two", "apart"), [
+    (light(f) == Light.ON, light(g) == Light.OFF, True),
+    (light(f).among(Light.ON, Light.OFF), light(g).among(Light.OFF, Light.BROKEN), False),
+    (held(w, f) & ~over(), over(), True),
+    (exists(g, held(w, g)) & held(w, f), ~exists(f, held(w, f)), False),  # other names: too careful
+    (forall(v, ~held(v, f)), held(w, g), False),
+    (held(w, f), ~full(g), False),
+], ids=["values", "a value in common", "another cell", "an exists", "a forall", "unlike"])
+def test_conditions_that_may_hold_together_are_refused(
+    one: Formula, two: Formula, apart: bool
+) -> None:
+    if apart:
+        pool_of(split(one, two))
+        return
+    with pytest.raises(SpecError, match="give them conditions that exclude each other, as where="):
+        pool_of(split(one, two))

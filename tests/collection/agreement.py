@@ -243,6 +243,7 @@ PAXOS = System("paxos-in-numbers", "Acceptors choose one value at most.", (
             do=[joined(k).to(d), latest(k).to(d), voted(k).to(w)]),
     )),
 ), (Always("agreement", implies(chosen(q, d, u) & chosen(r, e, w), u.same(w))),), final=TRUE,
+    axioms={"quorums_meet": forall((q, r), exists(k, member(q, k) & member(r, k)))},
     configurations={"default": Configuration({Acceptor: 3, Value: 2})})
 
 MODELS = (

@@ -5,14 +5,17 @@ import pytest
 from pdproto.check.prove import confirming, cutoff, quantified
 from pdproto.check.prove.confirming import confirmed
 from pdproto.check.prove.judgement import Status
+from pdproto.check.prove.judging import judged
 from pdproto.check.prove.obligations import Obligation, claims, obligations
 from pdproto.check.prove.proving import ProofSettings, prove
 from pdproto.check.prove.stratified import edges, stratified
+from pdproto.check.prove.subject import ProofSubject
 from pdproto.spec.examples import paxos, paxos_broken
 from pdproto.spec.examples.paxos import left, vote
 from pdproto.spec.examples.voting import Acceptor, Ballot, Quorum, Value, a, c, member, q
-from pdproto.spec.language import Always, System, exists, forall, implies
+from pdproto.spec.language import Always, System, all_of, exists, forall, implies
 from pdproto.spec.lemmas.paxos_lemmas import LEMMAS
+from tests.collection import agreement as numbers
 
 SYSTEM = paxos.SYSTEM
 LIMIT_S = 2.0
@@ -105,3 +108,47 @@ def test_a_model_of_a_large_question_is_not_made_small(monkeypatch: pytest.Monke
     monkeypatch.setattr(confirming, "CONFIRMED_MAX", 10_000)
     monkeypatch.setattr(confirming, "stands", never)
     assert confirmed(SYSTEM, proof, LIMIT_S) == proof
+
+
+def in_numbers() -> tuple[Always, ...]:
+    """Lemmas of the Paxos whose ballots are numbers, which compare them as numbers."""
+    k, q, d, e, f, u, w = (getattr(numbers, name) for name in "kqdefuw")
+    accept, vote, promise, report = (
+        getattr(numbers, name) for name in ("accept", "vote", "promise", "report"))
+    joined, latest, voted = numbers.joined, numbers.latest, numbers.voted
+    return (
+        Always("one_proposal", implies(accept(d, w) & accept(d, u), w.same(u))),
+        Always("votes_are_proposed", implies(vote(k, d, w), accept(d, w))),
+        Always("voters_joined", implies(vote(k, d, w), joined(k) >= d)),
+        Always("the_latest_is_joined", latest(k) <= joined(k)),
+        Always("voters_have_a_latest", implies(vote(k, d, w), latest(k) >= d)),
+        Always("promisers_joined", implies(promise(k, d), joined(k) >= d)),
+        Always("reporters_joined", implies(report(k, d, e, w), (joined(k) >= d) & (e < d))),
+        Always("the_latest_is_a_vote", implies((latest(k) == d) & (voted(k) == w), vote(k, d, w))),
+        Always("the_latest_has_a_value", implies(latest(k) >= 0, voted(k).is_set)),
+        Always("reports_are_votes", implies(report(k, d, e, w), vote(k, e, w))),
+        Always("no_vote_before_a_promise", implies(promise(k, d) & (e < d), ~vote(k, e, w))),
+        Always("no_vote_between", implies(
+            all_of(report(k, d, e, w), e < f, f < d), ~vote(k, f, u))),
+        Always("another_value_is_left", implies(
+            all_of(accept(d, w), e < d, w.differs(u)),
+            exists(k, all_of(numbers.member(q, k), ~vote(k, e, u), joined(k) > e)))),
+    )
+
+
+@pytest.mark.nightly
+def test_paxos_in_numbers_is_proved() -> None:
+    """For all numbers of acceptors and values. The count of its states is in the collection."""
+    lemmas = in_numbers()
+    proved = judged(ProofSubject(numbers.PAXOS, lemmas, {}),
+                    ProofSettings(timeout_s=60.0)).proved
+    assert {"agreement", "report_stays_in_range", *(one.name for one in lemmas)} <= proved
+
+
+@pytest.mark.nightly
+def test_paxos_in_numbers_needs_its_lemmas() -> None:
+    """Without the one about the values that are left, a later proposal may be of another value."""
+    lemmas = tuple(one for one in in_numbers() if one.name != "another_value_is_left")
+    proved = judged(ProofSubject(numbers.PAXOS, lemmas, {}),
+                    ProofSettings(timeout_s=60.0)).proved
+    assert "agreement" not in proved
