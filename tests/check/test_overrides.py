@@ -252,7 +252,7 @@ def split(one: Formula, two: Formula) -> Row:
 def test_two_conditions_exclude_each_other() -> None:
     """The row does what one computed value does, in each reader."""
     row = split(held(w, f), ~held(w, g))
-    computed = replace(row, do=each(f, full(f).to(held(w, f))))
+    computed = replace(row, do=[each(f, full(f).to(held(w, f)))])
     claim = Always("filled", forall(f, implies(full(f), exists(v, held(v, f)))))
     told = []
     for one in (row, computed):
