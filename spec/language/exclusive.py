@@ -7,7 +7,6 @@ too careful.
 
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from itertools import product
-from math import prod
 from typing import Any, Final, TypeAlias
 
 from .formula import And, Atom, Formula, Not, Or, Same
@@ -22,12 +21,11 @@ CHOICES_MAX: Final = 4_096  # of values for the parts
 def exclude_each_other(conditions: Sequence[Condition]) -> bool:
     """Whether the conditions cannot hold together."""
     parts = dict(part for formula, names in conditions for part in _parts(formula, names))
-    if prod(map(len, parts.values())) > CHOICES_MAX:
-        return False
-    return not any(
-        all(_holds(formula, names, dict(zip(parts, values, strict=True)))
-            for formula, names in conditions)
-        for values in product(*parts.values()))
+    for number, values in enumerate(product(*parts.values())):
+        chosen = dict(zip(parts, values, strict=True))
+        if number == CHOICES_MAX or all(_holds(*one, chosen) for one in conditions):
+            return False
+    return True
 
 
 def _parts(formula: Formula, names: Names) -> Iterator[tuple[Hashable, Sequence[Any]]]:
