@@ -4,6 +4,7 @@ All hand-overs of one topology share an automaton, and so do all nodes of a proc
 """
 
 from collections.abc import Collection, Mapping, Sequence
+from functools import cached_property
 from itertools import product
 from typing import Final, NamedTuple, TypeAlias
 
@@ -164,6 +165,11 @@ class RankRole(Role):
                          orders=(earlier, *BY_PROMPT))
         self._after: Final[dict[tuple[Event, int], AfterEvent]] = {}
 
+    @cached_property
+    def alone(self) -> Automaton:
+        """The automaton for lives with one sink, of one prompt: each room begins with it."""
+        return self.automaton_for(sinks=1)
+
     def automaton_for(self, *, sinks: int, prompts: int = 1) -> Automaton:
         """The automaton for lives with this number of sinks, of this number of prompts."""
         return self.automaton(sinks, prompts, WINDOW * prompts, WINDOW * prompts)
@@ -172,6 +178,7 @@ class RankRole(Role):
         """See Role.forget."""
         super().forget()
         self._after.clear()
+        vars(self).pop("alone", None)
 
     def prepare(self) -> None:
         """See Role.prepare."""

@@ -42,7 +42,7 @@ from pdproto.spec.handoff.poll import KVPoll
 from pdproto.transport.keys import new_secret, write_members
 from pdproto.transport.nodes import DecodeNode, PrefillNode
 from pdproto.transport.settings import Settings
-from pdproto.vllm.offer import KEY, Offer, offer_in, placed
+from pdproto.vllm.offer import KEY, VERSION, Offer, offer_in, placed
 from pdproto.vllm.seals import Seals
 from tests.node.data_paths import ENDED, Cluster, SinkDataPath, SourceDataPath, cluster
 from tests.property.profiles import NIGHTLY
@@ -376,7 +376,7 @@ def test_odd_values_together(data: st.DataObject) -> None:
 
 def odd_offers() -> Iterator[dict[str, Any]]:
     """Parameters of a client of decode's HTTP port: each field of an offer, with each odd value."""
-    right: dict[str, Any] = {"version": 1, "room": "5", "tokens": 3, "firsts": [0],
+    right: dict[str, Any] = {"version": VERSION, "room": "5", "tokens": 3, "firsts": [0],
                              "carried": 3, "layout": {"a": "b"},
                              "ranks": [[0, 0, "prefill", "tcp://127.0.0.1:9"]],
                              "prompt": {"tokens": "ab"}, "loopback": "", "seal": "ab"}

@@ -19,6 +19,7 @@ from vllm.v1.kv_cache_interface import KVCacheSpec
 
 from pdproto.transport.keys import new_secret
 from pdproto.vllm.early import SERVER, TRANSFER_ID
+from pdproto.vllm.offer import VERSION
 from tests.vllm.engine import Engine, Servers, ours
 from tests.vllm.layers import full, latent, states, window
 from tests.vllm.test_scheduler import NEW, check, prompt
@@ -273,8 +274,10 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
     "no introduction": ({SERVER: None}, "have 'transfer_id' and no 'pdproto_server'"),
     "a short id": ({TRANSFER_ID: "7"}, "transfer_id is '7': want 16 to 256 characters"),
     "a number": ({TRANSFER_ID: 7}, "transfer_id is 7: want 16 to 256 characters"),
-    "another version": ({SERVER: {"version": 0}}, "pdproto_server of version 0, and 1 is known"),
-    "a part of one": ({SERVER: {"version": 1}}, "pdproto_server: Object missing required field"),
+    "another version": ({SERVER: {"version": 0}},
+                        f"pdproto_server of version 0, and {VERSION} is known"),
+    "a part of one": ({SERVER: {"version": VERSION}},
+                      "pdproto_server: Object missing required field"),
 }
 
 

@@ -13,7 +13,7 @@ from pdproto.spec.handoff.load import Handoff
 from pdproto.transport.sockets import Dealer
 from pdproto.vllm.blocks import LayerGroup
 from pdproto.vllm.loading import DECLINE, LOAD, OPEN, REFUSE, Loading, LoadingWorker, Loads
-from pdproto.vllm.offer import KEY
+from pdproto.vllm.offer import KEY, VERSION
 from pdproto.vllm.orders import Fill
 from pdproto.vllm.rooms import Rooms
 from tests.vllm.pair import FULL, LAYOUT, NULL_BLOCK, Decode, Prefill, Servers
@@ -258,8 +258,8 @@ def test_decode_may_come_before_prefill_has_told_its_workers(closing: ExitStack)
 @pytest.mark.parametrize(("spoilt", "words"), [
     ({}, "kv_transfer_params have no 'pdproto', but ['do_remote_prefill'"),
     ({KEY: None}, "kv_transfer_params have no 'pdproto'"),
-    ({KEY: {"version": 2}}, "of version 2, and 1 is known here"),
-    ({KEY: {"version": 1, "room": "1"}}, "missing required field `tokens`"),
+    ({KEY: {"version": VERSION + 1}}, f"of version {VERSION + 1}, and {VERSION} is known here"),
+    ({KEY: {"version": VERSION, "room": "1"}}, "missing required field `tokens`"),
 ])  # fmt: skip
 def test_half_a_request_fails_alone(
     closing: ExitStack, caplog: pytest.LogCaptureFixture, spoilt: dict[str, object], words: str

@@ -91,7 +91,7 @@ class Room:
         self._role: Final = role
         self._bind: Final = bind
         self._tell: Final = tell
-        self._automaton = role.automaton_for(sinks=1)
+        self._automaton = role.alone
         self._prompts: Final[dict[bytes | None, _Prompt]] = {}
         self._lives: Final[dict[Life, _Known]] = {}
         self._ended: Ended = NOBODY  # in the queue

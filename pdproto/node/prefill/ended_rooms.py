@@ -134,18 +134,16 @@ class EndedRooms:
 
     def _end(self, endpoint: Endpoint, _: Indices) -> None:
         sender: Sender = endpoint.owner
-        if self._endpoints.is_dropped(sender):
-            return  # it has ended before
-        asked = _asked(sender)
         request = self._open.pop(id(sender), None)
         if request is None:
-            return
+            return  # it has ended before
+        asked = _asked(sender)
         room = self._rooms[asked]
         room.open -= 1
         room.note(self._ends, request, asked)
         self._ended[asked] = None
         self._ended.move_to_end(asked)
-        for leg in self._binding.early.of_room(sender.room):
+        for leg in self._binding.early.of_room(sender.room) if room.open else ():
             if leg.prompt == sender.prompt and leg.endpoint.life in self._open:
                 self._answer(leg, room)
         if len(self._ended) > TOLD_ROOMS_MAX:

@@ -62,8 +62,8 @@ class Senders(Handles):
         endpoint = sender.endpoint
         count = sum(map(len, sender.chunks)) + len(pages)
         if last:
-            for lane in sender.known_lanes():
-                if lane.wanted != count:
+            for lane in sender.lanes:
+                if lane is not None and lane.wanted != count:
                     self.give_up(sender, f"{count} pages are sent, and decode has given it "
                                          f"{lane.wanted}")
                     break
