@@ -11,6 +11,7 @@ from pdproto.spec.language import (
     Machine,
     Message,
     Numbers,
+    OnRow,
     Rigid,
     Row,
     Sort,
@@ -246,7 +247,46 @@ PAXOS = System("paxos-in-numbers", "Acceptors choose one value at most.", (
     axioms={"quorums_meet": forall((q, r), exists(k, member(q, k) & member(r, k)))},
     configurations={"default": Configuration({Acceptor: 3, Value: 2})})
 
+# ---- Paxos without leaders, whose acceptors decide
+
+
+class Round(Numbers, values=Int(0, 2)):
+    """A ballot."""
+
+
+g, h, other = Round("g"), Round("h"), Round("other")
+hall = Machine("hall", host=True)
+called = hall.relation("called", Round)
+passed = hall.relation("passed", Acceptor, Round)  # promised, without a vote
+shown = hall.relation("shown", Acceptor, Round, Round, Value)  # promised, with the latest vote
+asked, cast = hall.relation("asked", Round, Value), hall.relation("cast", Acceptor, Round, Value)
+newest, last_round = (hall.function(name, Int(0, 2), Acceptor) for name in ("newest", "last_round"))
+last_value = hall.function("last_value", Value, Acceptor)
+decision = hall.function("decision", Value)
+all_promised = forall(k, implies(member(q, k), passed(k, g) | exists((h, u), shown(k, g, h, u))))
+LEADERLESS = System("leaderless", "Acceptors promise, vote and decide.", (Table(hall, rows=(
+    Row("call", choose=g, when=(g > 0) & ~called(g), do=called(g).to(True)),
+    Row("promise", choose=(k, g), when=all_of(called(g), newest(k) < g, last_value(k).unset),
+        do=[newest(k).to(g), passed(k, g).to(True)]),
+    Row("show", choose=(k, g, w), when=all_of(called(g), newest(k) < g, last_value(k) == w),
+        do=[newest(k).to(g), shown(k, g, Round(last_round(k)), w).to(True)]),
+    Row("ask", choose=(g, q, w), do=asked(g, w).to(True), when=all_of(
+        forall(u, ~asked(g, u)), all_promised, any_of(
+            forall((k, h, u), implies(member(q, k), ~shown(k, g, h, u))),
+            exists((k, h), all_of(member(q, k), shown(k, g, h, w), forall((o, other, u), implies(
+                member(q, o) & shown(o, g, other, u), other <= h))))))),
+    Row("cast", choose=(k, g, w), when=asked(g, w) & (newest(k) <= g), do=[
+        newest(k).to(g), last_round(k).to(g), last_value(k).to(w), cast(k, g, w).to(True)]),
+    Row("decide", choose=(g, q, w), do=decision().to(w), when=all_of(
+        decision() != w, forall(k, implies(member(q, k), exists(u, cast(k, g, u)))),
+        exists(k, member(q, k) & cast(k, g, w)))),
+)),), (Always("decided_was_asked", implies(decision() == w, exists(g, asked(g, w)))),
+       OnRow("once", "decide", decision().unset)), final=TRUE,
+    configurations={"default": Configuration({Acceptor: 4, Value: 3}, symmetry=True)})
+
 MODELS = (
+    Model("SimplifiedFastPaxos, its Paxos", LEADERLESS, 1_207, "published",
+          no_tlc="the export tells no symmetry"),
     Model("Paxos", PAXOS, 3_921, "published"),
     Model("TCommit", COMMIT, 34, "published"),
     Model("TwoPhase", two_phase_commit.SYSTEM, 288, "published"),

@@ -8,6 +8,7 @@ from tests.collection import (
     agreement,
     classics,
     commits,
+    lifts,
     locks,
     logs,
     machines,
@@ -20,7 +21,7 @@ from tests.prove.benchmarks import BENCHMARKS
 
 MODELS: Final = tuple(sorted(
     (*puzzles.MODELS, *locks.MODELS, *logs.MODELS, *agreement.MODELS, *classics.MODELS,
-     *published.MODELS, *commits.MODELS, *machines.MODELS),
+     *published.MODELS, *commits.MODELS, *machines.MODELS, *lifts.MODELS),
     key=lambda model: model.name.lower()))
 NATURAL: Final = sum(not one.lacks for one in EXAMPLES)
 WRITTEN: Final = sum(bool(one.models) for one in EXAMPLES)
