@@ -254,27 +254,30 @@ class Round(Numbers, values=Int(0, 2)):
     """A ballot."""
 
 
-g, h, other = Round("g"), Round("h"), Round("other")
+g = Round("g")
 hall = Machine("hall", host=True)
 called = hall.relation("called", Round)
 passed = hall.relation("passed", Acceptor, Round)  # promised, without a vote
-shown = hall.relation("shown", Acceptor, Round, Round, Value)  # promised, with the latest vote
+told_round = hall.function("told_round", Int(0, 2), Acceptor, Round)  # promised, with the latest
+told_value = hall.function("told_value", Value, Acceptor, Round)  # vote
 asked, cast = hall.relation("asked", Round, Value), hall.relation("cast", Acceptor, Round, Value)
 newest, last_round = (hall.function(name, Int(0, 2), Acceptor) for name in ("newest", "last_round"))
 last_value = hall.function("last_value", Value, Acceptor)
 decision = hall.function("decision", Value)
-all_promised = forall(k, implies(member(q, k), passed(k, g) | exists((h, u), shown(k, g, h, u))))
+all_promised = forall(k, implies(member(q, k), passed(k, g) | told_value(k, g).is_set))
 LEADERLESS = System("leaderless", "Acceptors promise, vote and decide.", (Table(hall, rows=(
     Row("call", choose=g, when=(g > 0) & ~called(g), do=called(g).to(True)),
     Row("promise", choose=(k, g), when=all_of(called(g), newest(k) < g, last_value(k).unset),
         do=[newest(k).to(g), passed(k, g).to(True)]),
     Row("show", choose=(k, g, w), when=all_of(called(g), newest(k) < g, last_value(k) == w),
-        do=[newest(k).to(g), shown(k, g, Round(last_round(k)), w).to(True)]),
+        do=[newest(k).to(g), told_round(k, g).to(last_round(k)),
+            told_value(k, g).to(w)]),
     Row("ask", choose=(g, q, w), do=asked(g, w).to(True), when=all_of(
         forall(u, ~asked(g, u)), all_promised, any_of(
-            forall((k, h, u), implies(member(q, k), ~shown(k, g, h, u))),
-            exists((k, h), all_of(member(q, k), shown(k, g, h, w), forall((o, other, u), implies(
-                member(q, o) & shown(o, g, other, u), other <= h))))))),
+            forall(k, implies(member(q, k), told_value(k, g).unset)),
+            exists(k, all_of(member(q, k), told_value(k, g) == w, forall(o, implies(
+                member(q, o) & told_value(o, g).is_set,
+                told_round(o, g) <= told_round(k, g)))))))),
     Row("cast", choose=(k, g, w), when=asked(g, w) & (newest(k) <= g), do=[
         newest(k).to(g), last_round(k).to(g), last_value(k).to(w), cast(k, g, w).to(True)]),
     Row("decide", choose=(g, q, w), do=decision().to(w), when=all_of(
