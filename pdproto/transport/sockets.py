@@ -63,7 +63,7 @@ class Dealer:
         self._monitor: Final = monitor
         try:  # None: not resolved yet
             self._address = called(endpoint, link) if name_in(endpoint) is None else None
-        except OSError as error:
+        except (OSError, ValueError) as error:
             raise RemoteProtocolError(str(error)) from None
         server = None if link.curve is None else link.curve.key_of(peer)
         if link.curve is not None and server is None:
@@ -202,7 +202,10 @@ def told(bound: str) -> str:
 
 
 def called(endpoint: str, link: Link) -> str:
-    """The endpoint as ZeroMQ calls it; see `in_zone`. Raises OSError as that does."""
-    host = host_of(endpoint)
-    return endpoint if host is None else tcp_at(
-        in_zone(host, host_of(link.bind) or ""), place_of(endpoint)[1])
+    """The endpoint as ZeroMQ calls it; see `in_zone`. Raises OSError as that does, and ValueError
+    for a malformed one: ZeroMQ calls port 5 for 65541.
+    """
+    if not endpoint.startswith(TCP):
+        return endpoint
+    host, port = place_of(endpoint)
+    return tcp_at(in_zone(host, host_of(link.bind) or ""), port)

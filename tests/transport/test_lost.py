@@ -65,6 +65,21 @@ def test_an_address_that_refuses_is_an_end_at_once() -> None:
         nodes.settled()
 
 
+@pytest.mark.parametrize("words", ["want a port", "want host:port"])
+def test_a_malformed_address_ends_its_request_and_calls_nobody(words: str) -> None:
+    """Seen red where ZeroMQ read it: it called the port that was left of the number."""
+    with cluster(sources=0) as nodes, socket.create_server(("127.0.0.1", 0)) as another:
+        port = another.getsockname()[1]
+        place = f"127.0.0.1:{port + (1 << 16)}" if words == "want a port" else f":{port}"
+        (decode,) = nodes.decodes
+        (receiver,) = published([decode.open(7, {"p0": f"tcp://{place}"})])
+        until(polls([receiver], KVPoll.FAILED))
+        assert words in (receiver.failure or "")
+        another.setblocking(False)
+        with pytest.raises(BlockingIOError):
+            another.accept()
+
+
 def test_a_connection_that_comes_back_is_no_loss() -> None:
     """The process at its other end is the same: hand-overs go on as if nothing had been."""
     with cluster(link=PATIENT) as nodes, proxy(nodes.prefills[0].endpoint) as between:
