@@ -151,19 +151,26 @@ def runtime(side: str, folder: Path) -> Iterator[ServerArgs]:
         model_path=str(folder), device="cpu", page_size=1, skip_tokenizer_init=True,
         disaggregation_mode=side, disaggregation_transfer_backend=NAME,
         num_reserved_decode_tokens=1)
-    with use_context(create_context(
+    with _alone() as group, use_context(create_context(
             arguments, role="scheduler", ranks=SpawnRanks(world_rank=0, gpu_id=0))):
-        alone = SimpleNamespace(cpu_group=_alone(), world_size=1, rank_in_group=0, first_rank=0,
+        alone = SimpleNamespace(cpu_group=group, world_size=1, rank_in_group=0, first_rank=0,
                                 is_first_rank=True, is_last_rank=True)
         get_parallel().override_permanently(**dict.fromkeys(
             ("attn_tp_group", "attn_cp_group", "tp_group", "pp_group", "world_group"), alone))
         yield arguments
 
 
-def _alone() -> Any:
-    if not dist.is_initialized():
+@contextmanager
+def _alone() -> Iterator[Any]:
+    """The group of this process alone: of both servers, if it has both."""
+    is_first = not dist.is_initialized()
+    if is_first:
         dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
-    return dist.group.WORLD
+    try:
+        yield dist.group.WORLD
+    finally:
+        if is_first:
+            dist.destroy_process_group()
 
 
 def scheduler_of(
