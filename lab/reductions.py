@@ -4,11 +4,13 @@ Of each named size and each defect whose search uses symmetry and dead bits, the
 asked with neither. The record, lab/reductions.jsonl, has a line for each: the counts of both
 searches, and how their verdicts and shortest lengths differ; and, if the plain search met a limit,
 what it left undecided, often liveness alone. Or it says why the question was not asked. The
-smallest come first. A run that finds a record asks what has no answer there.
+smallest come first. A run that finds a record asks what has no answer there, or an answer about
+other tables.
 """
 
 import argparse
 import json
+import re
 import signal
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ProcessPoolExecutor
@@ -91,6 +93,18 @@ def record(path: Path = RECORD) -> dict[str, Mapping[str, Any]]:
     return {line["name"]: line for line in map(json.loads, text.splitlines())}
 
 
+def is_current(name: str, line: Mapping[str, Any]) -> bool:
+    """Whether a line is of today's tables, as their recorded counts tell it."""
+    system, _, size = name.partition(" ")
+    today = expected().get((system, size))
+    of_states = re.match(r"([\d,]+) states with both", line.get("not asked", ""))
+    if today is None:
+        return True
+    if of_states is not None:
+        return int(of_states[1].replace(",", "")) == today[0]
+    return tuple(line.get("reduced", today)) == today
+
+
 def main() -> None:
     """Ask what the record lacks."""
     parser = argparse.ArgumentParser(prog="python -m lab.reductions", description=__doc__)
@@ -102,7 +116,8 @@ def main() -> None:
     known = record(given.record)
     questions = every_question()
     known = {name: line for name, line in known.items()
-             if name in questions and ("stopped" not in line or not given.again)}
+             if name in questions and is_current(name, line)
+             and ("stopped" not in line or not given.again)}
     for name in sorted(questions, key=_states):
         if "plain" not in known.get(name, {}):
             with ProcessPoolExecutor(1, get_context("spawn")) as alone:

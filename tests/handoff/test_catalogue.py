@@ -8,13 +8,16 @@ from pathlib import Path
 
 import pytest
 
+from pdproto.check.lint.resend import losing_layers
 from pdproto.check.result import Verdict
 from pdproto.cli.systems import expected, load, subject
 from pdproto.spec.bugs.bug import Bug
 from pdproto.spec.bugs.catalogue import BUGS
 from pdproto.spec.catalogue import CATALOGUE, SYSTEMS
 from pdproto.spec.entry import Entry
+from pdproto.spec.handoff import ends
 from pdproto.spec.language import LeadsTo, System
+from pdproto.spec.language.symbols import Message
 from tests.handoff.exploring import judged, name_of
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -114,3 +117,11 @@ def test_an_error_names_each_missing_part() -> None:
 def test_the_file_has_no_counts_of_a_size_that_there_is_not() -> None:
     """If this fails, `pdproto check --record spec/counts.json` takes systems out that are gone."""
     assert [key for key in expected() if key[1] not in load(key[0]).configurations] == []
+
+
+def test_the_transfer_can_lose_each_message_that_is_not_reliable() -> None:
+    """The layer names its messages: a new one that it is not told of would never be lost."""
+    unreliable = {one for one in vars(ends).values() if isinstance(one, Message)
+                  and not one.reliable}
+    assert losing_layers(load("transfer")).keys() == unreliable, (
+        "add the new message to LOSSY of spec/handoff/engine.py, or declare it reliable")

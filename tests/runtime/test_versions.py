@@ -51,12 +51,14 @@ class Later(Expecting, frozen=True, array_like=True, forbid_unknown_fields=True,
 
 
 # The format of each version, once for all. If this fails, this build cannot read a batch of an
-# earlier one: raise VERSION and mark the addition; before the first release, write the number here.
+# earlier one: raise VERSION and mark the addition; before 0.1.0 is tagged, write the number here.
 FORMATS = {1: 0xFF079CE9}
 
 
 def test_the_format_of_a_version_does_not_change() -> None:
-    assert {version: fingerprint(Batch, version) for version in FORMATS} == FORMATS
+    formats = {version: fingerprint(Batch, version) for version in FORMATS}
+    told = ", ".join(f"{version}: 0x{number:08X}" for version, number in formats.items())
+    assert formats == FORMATS, f"see the comment at FORMATS; today's are {{{told}}}"
     assert VERSION in FORMATS
 
 

@@ -3,6 +3,7 @@
 Beside each the same run of the system that it is an edit of, in which nothing at all is violated.
 """
 
+import sys
 from functools import cache
 from random import Random
 from typing import Final
@@ -16,7 +17,7 @@ from pdproto.testing.simulated import SimulatedSystem
 from tests.sim.test_system import STORES
 
 # By the name of the system with the defect. A seed changes with the tables and the timing: look at
-# what has changed, and then take what `first_violation(range(3_000))` says, or a longer range.
+# what has changed, and then take what `python -m tests.sim.test_system_defects NAME ...` prints.
 SEEDS: Final = {
     "failed-lookup-lifted": 0, "bootstrap-info-undefined": 0, "concluded-room-recreated": 0,
     "no-heartbeat": 2, "no-bootstrap-timeout": 7, "stale-cache-kept": 1021,
@@ -94,6 +95,13 @@ def base_of(system: System) -> System:
                key=lambda other: distance(system, other))
 
 
+def defective(name: str) -> SimulatedSystem:
+    """The system with this defect, judged by the property that it violates."""
+    bug = CASES[name]
+    return SimulatedSystem(bug.system, bug.configuration, Random, stores=STORES,
+                           properties=frozenset({bug.violates}))
+
+
 def test_every_defect_is_here() -> None:
     assert SEEDS.keys() == CASES.keys()
 
@@ -101,9 +109,8 @@ def test_every_defect_is_here() -> None:
 @pytest.mark.parametrize("name", CASES)
 def test_it_is_caught(name: str) -> None:
     bug = CASES[name]
-    found = SimulatedSystem(bug.system, bug.configuration, Random, stores=STORES,
-                            properties=frozenset({bug.violates})).run(SEEDS[name])
-    assert found.finding is not None
+    found = defective(name).run(SEEDS[name])
+    assert found.finding is not None, f"seed {SEEDS[name]} no longer meets it: see SEEDS"
     assert found.finding.name == bug.violates
     if name in ANOTHER_PROTOCOL:
         return
@@ -111,3 +118,9 @@ def test_it_is_caught(name: str) -> None:
     asked = frozenset(one.name for one in base.properties)
     sound = SimulatedSystem(base, bug.configuration, Random, stores=STORES, properties=asked)
     assert sound.run(SEEDS[name]).finding is None
+
+
+if __name__ == "__main__":
+    for name in sys.argv[1:]:
+        run = defective(name).first_violation(range(20_000))
+        sys.stdout.write(f"    {name!r}: {run and run.seed},\n")

@@ -30,7 +30,8 @@ def resends(subject: LintSubject) -> Iterator[Remark]:
         if waiting is not None:
             problem = (
                 f"{waiting.name} waits for {message}, which layer {layer} can lose, "
-                f"and no fair row sends it again"
+                f"and no fair row sends it again: add a timer's row that does, unless it may "
+                f"be lost for good"
             )
             yield Remark("resend", Severity.WARNING, problem, message.place)
 

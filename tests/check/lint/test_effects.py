@@ -109,7 +109,8 @@ class TestResend:
         remark = the_remark(self.system(), "resend")
         assert remark.severity is Severity.WARNING
         assert remark.message == (
-            "work waits for ask, which layer lossy can lose, and no fair row sends it again"
+            "work waits for ask, which layer lossy can lose, and no fair row sends it again: "
+            "add a timer's row that does, unless it may be lost for good"
         )
 
     def test_a_call_is_not_fair(self) -> None:
