@@ -2,8 +2,8 @@
 validated examples, May 2026), by the names of their folders, and how each one is written here.
 
 An example is natural if each of its variables and each of its actions is a variable and a row
-here, with the words of the language and no stand-in. This was judged by reading the variables and
-actions of all; of those that are written, the number of states agrees with the published one.
+here, with the words of the language and no stand-in. That one that is written is natural was seen;
+the others were judged by their variables and actions, or by their description alone.
 """
 
 from dataclasses import dataclass
