@@ -43,9 +43,9 @@ def page() -> str:
         f"Of the {len(EXAMPLES)} examples of the "
         "[collection](https://github.com/tlaplus/Examples) that are validated there (by folder, "
         f"May 2026) {NATURAL}\nare natural in the language: each of their variables and actions "
-        f"is a variable or a row, with no stand-in. {WRITTEN}\nof them are written, with the numbers "
-        f"of the table above. The other {NATURAL - WRITTEN} were judged by their variables and "
-        "actions, or by their description alone.", "",
+        f"is a variable or a row, with no stand-in. {WRITTEN}\nof them are written, with the "
+        f"numbers of the table above. The other {NATURAL - WRITTEN} were judged by their variables "
+        "and actions, or by their description alone.", "",
         "| example | written, with its states | natural |", "|---|---|---|",
         *map(_example, EXAMPLES), "",
         "## Lemmas that are found", "",
