@@ -198,7 +198,7 @@ class Connections:
             return
         if not was_lost:
             told = _TOLD.get(found, "lost connection to")
-            log.log(level, "node %s: %s %s: %s", self._name, told, peer.name, why,
+            log.log(level, "node %s: %s", self._name, f"{told} {peer.says(why)}",
                     extra={"rank": self._name, "peer": peer.name})
         if found is Presence.OVERDUE:
             self._listener.on_overdue(peer, why)

@@ -28,7 +28,7 @@ from pdproto.node.ports import Arrived, Pace, Transport
 from pdproto.runtime import checked
 from pdproto.runtime.batches import Batch, VersionError, decode
 from pdproto.runtime.errors import LocalProtocolError, RemoteProtocolError
-from pdproto.runtime.limits import MALFORMED_NAMES_MAX, NAME_MAX, PEERS_MAX
+from pdproto.runtime.limits import MALFORMED_NAMES_MAX, NAME_MAX, PEERS_MAX, REASON_MAX
 from pdproto.runtime.own_clock import OwnClock
 from pdproto.runtime.repeats import Repeats
 from pdproto.runtime.versions import VERSION
@@ -248,7 +248,8 @@ class Core:
         self.connections.note_heard(peer, batch.unheard_ms, now)
         self.hear(peer, batch)
         if batch.gone is not None:
-            self.connections.end(peer, batch.gone or "it has ended", level=logging.INFO)
+            why = checked.one_line(batch.gone, REASON_MAX) or "it has ended"
+            self.connections.end(peer, why, level=logging.INFO)
 
     def _greeted(self, batch: Batch) -> Peer:
         """Connect to a new peer. Its first batch must give its endpoint."""
@@ -339,9 +340,8 @@ class Core:
         connections, peers = self.connections, self.peers
         self.metrics.counter("dropped_frames", "Messages not kept for a peer that does not read",
                              lambda: connections.dropped_frames)
-        self.metrics.counter("refused_calls",
-                             "Calls of the application that the tables do not allow",
-                             lambda: self.mistakes)
+        self.metrics.counter("refused_calls", "Calls of the application that the tables do not "
+                             "allow", lambda: self.mistakes)
         self.metrics.counter("redials", "Broken connections that were opened again",
                              lambda: connections.redials)
         measure_peers(self.metrics, peers)

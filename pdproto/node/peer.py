@@ -7,7 +7,9 @@ from typing import Final, NamedTuple, Protocol
 
 from pdproto.node.metrics import Metrics
 from pdproto.node.ports import Connection
+from pdproto.runtime import checked
 from pdproto.runtime.batches import Batch
+from pdproto.runtime.limits import REASON_MAX
 from pdproto.runtime.role import PRESENCE_ROLE
 from pdproto.runtime.versions import OLDEST
 from pdproto.runtime.wire import AnyFrame, Life
@@ -59,6 +61,10 @@ class Peer:
     barred: str = ""
     version: int = OLDEST
     replaceable: dict[Life, int] = field(default_factory=dict)
+
+    def says(self, reason: str) -> str:
+        """A reason that the peer has sent, for a line: it may have written any text."""
+        return checked.one_line(f"{self.name}: {reason}", REASON_MAX)
 
     def unheard_ms(self, now: float) -> int:
         """Milliseconds since `mute`; 0 if batches come from the peer in time."""

@@ -12,6 +12,7 @@ from typing import Final
 from pdproto.net import threads
 from pdproto.net.hosts import address_of
 from pdproto.node.link import host_of
+from pdproto.runtime import checked
 from pdproto.runtime.errors import LocalProtocolError, RemoteProtocolError
 
 UNDER_WAY_MAX: Final = 32  # names that are asked for at a time
@@ -51,7 +52,7 @@ class Resolver:
             found = getaddrinfo(name, None, type=SOCK_STREAM)
             address = str(found[0][4][0])
         except (OSError, UnicodeError) as error:
-            why = f"name {name} is not resolved: {error}"
+            why = f"name {checked.one_line(name)} is not resolved: {error}"
         self._under_way.discard(name)
         for told in self._told.pop(name, ()):
             with suppress(LocalProtocolError):  # the node has been closed

@@ -137,6 +137,19 @@ def test_a_named_life_that_has_ended_ends_its_request_by_a_message(nodes: Cluste
     assert sender.failure == "d0: the client has left"
 
 
+def test_a_reason_of_a_peer_is_one_line_at_both_ends(nodes: Cluster) -> None:
+    """It is logged, and a client may have written it."""
+    (sender,) = nodes.senders(ROOM, 3)
+    sender.abort("left\nnode d0: all is well\x1b[2J")
+    (receiver,) = published(nodes.receivers(ROOM, use=3))
+    (other,) = nodes.receivers(ROOM, use=4)
+    other.abort("left\r\x1b[2J")
+    (late,) = nodes.senders(ROOM, 4)
+    until(polls([sender, receiver, late], KVPoll.FAILED))
+    assert receiver.failure == r"p0: left\nnode d0: all is well\x1b[2J"
+    assert late.failure == r"d0: left\r\x1b[2J"
+
+
 def test_a_request_that_has_ended_answers_a_life_that_asks_again(asking: Cluster) -> None:
     """No later request of the room has come, so the life is the other half of this one."""
     (first,) = asking.senders(ROOM)

@@ -232,7 +232,7 @@ class DecodeRouting:
         self._hear(peer, frame, "")
 
     def _refused(self, peer: Peer, frame: Refuse) -> None:
-        self._hear(peer, frame, f"{peer.name}: {frame.reason}", transient=frame.transient)
+        self._hear(peer, frame, peer.says(frame.reason), transient=frame.transient)
 
     def _hear(
         self, peer: Peer, frame: Met | Refuse, reason: str, *, transient: bool = False

@@ -105,7 +105,7 @@ class Sources:
 
     def _failed(self, peer: Peer, frame: Failed) -> None:
         if (receiver := self._counted(peer, frame)) is not None:
-            receiver.note(f"{peer.name}: {frame.reason}", transient=frame.transient)
+            receiver.note(peer.says(frame.reason), transient=frame.transient)
             self._lives.hear(receiver.endpoint, frame, peer.name)
 
     def _done(self, peer: Peer, frame: Done) -> None:

@@ -150,7 +150,7 @@ class PrefillRouting:
                 raise RemoteProtocolError(f"{EARLY_LIVES_MAX:,} rooms are known here already")
             sender = self._binding.open_failed(frame.life)
         placed = self._placed_at(sender.endpoint)
-        placed.reason = f"{peer.name}: {frame.reason}"
+        placed.reason = peer.says(frame.reason)
         self._follow(placed, self._rooms.disown(placed.life, frame.by))
 
     def _check(self, rank: int) -> None:

@@ -115,7 +115,7 @@ class Sinks:
         if endpoint is not None:
             if endpoint.peers != (peer.name,):
                 endpoint.owner.endpoint.meet((peer.name,))
-            endpoint.owner.note(f"{peer.name}: {frame.reason}", transient=frame.transient)
+            endpoint.owner.note(peer.says(frame.reason), transient=frame.transient)
             index = endpoint.peers.index(peer.name)
             self._endpoints.take(endpoint, endpoint.automaton.message(ends.abort, (index, 0, 0)))
 
