@@ -124,13 +124,17 @@ def _rows(promise: Promise, systems: Mapping[str, list[str]]) -> list[str]:
     for kind, how in (("Runtime", promise.runtime), ("Simulator", promise.simulator)):
         if how:
             said += f" {kind}: {how}."
+    alike: dict[tuple[tuple[str, ...], tuple[str, ...], bool], list[str]] = {}
+    for name in promise.names:
+        where = tuple(systems[name]), proved_in().get(name, ()), name in _witnesses()
+        alike.setdefault(where, []).append(f"`{name}`")
     return [f"| {said} | | |", *(
-        f"| `{name}` | {_listed(systems[name])} | "
-        f"{'(witness)' if name in _witnesses() else _listed(proved_in().get(name, ()))} |"
-        for name in promise.names)]
+        f"| {', '.join(listed)} | {_listed(explored)} | "
+        f"{'(witness)' if is_witness else _listed(proved)} |"
+        for (explored, proved, is_witness), listed in alike.items())]
 
 
-def _listed(systems: list[str] | tuple[str, ...]) -> str:
+def _listed(systems: tuple[str, ...]) -> str:
     if len(systems) == len(HANDOFF):
         return "all systems"
     first = ", ".join(systems[:LISTED_MAX])
