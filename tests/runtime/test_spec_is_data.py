@@ -90,7 +90,7 @@ PEERS = {"_PEER.take(event, peer.state).state"}
 PROMPTS = {
     "state", "after.state", "self._role.apart(sinks, after.state)",
     "self._automaton.translate(of.state, wider)",
-    "self._role.without(self._automaton, of.state, counted.sort, place)"}
+    "self._role.without(self._automaton, of.state, counted.of_sort, place)"}
 STEPS = {
     "step.state", "automaton.initial", "self.automaton.translate(self.state, automaton, places)"}
 
