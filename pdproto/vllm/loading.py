@@ -115,7 +115,10 @@ class LoadingScheduler:
             raise ValueError(f"kv_transfer_params: carried is {offer.carried} of {offer.tokens} "
                              f"tokens: want those that prefill has answered, unchanged")
         problem = self._misfit(offer, request)
-        return (Begin(request.request_id, offer.room_number, placed(offer.ranks), problem),
+        # The nodes compare what prefill has computed with what the offer says: a client may have
+        # written that into it.
+        return (Begin(request.request_id, offer.room_number, placed(offer.ranks), problem,
+                      name_of(offer.prompt)),
                 Expected(tokens if problem else self._of_use(offer.carried, tokens, request),
                          offer.firsts, problem))
 

@@ -51,7 +51,7 @@ class AtPrefill:
     """A request at prefill's scheduler whose KV cache decode gets.
 
     asked: tokens of its prompt. tokens: those that are handed over. early: the room that a proxy
-    has drawn. is_last: vLLM generates one token only. prompt: None if it is that of vLLM's request.
+    has drawn. is_last: vLLM generates one token only. prompt: as it was asked for.
     room: None until one is open. blocks: by group, as vLLM has them. granted: how many are, by
     group. problem: why it is not handed over. is_late: by rule 4.
     """
@@ -60,7 +60,7 @@ class AtPrefill:
     tokens: int
     early: int | None
     is_last: bool
-    prompt: Prompt | None = None
+    prompt: Prompt
     room: int | None = None
     blocks: Blocks = field(default_factory=list)
     granted: list[int] = field(default_factory=list)
@@ -104,7 +104,7 @@ class OfferingScheduler:
         if one.problem is not None:
             log.warning("request %s is not handed over: %s", name, one.problem)
         elif one.early is not None:
-            one.room, one.prompt = one.early, one.prompt or found(request, prompt_of)
+            one.room = one.early
             request.max_tokens, one.is_last = 1, True
             orders.open.append(OpenRoom(name, one.early, one.tokens, name_of(one.prompt)))
 
@@ -113,7 +113,8 @@ class OfferingScheduler:
 
         A state would move on with each further token, also with one that prefill generates.
         """
-        asked, prompt, early, problem = request.num_prompt_tokens, None, None, None
+        asked, prompt = request.num_prompt_tokens, found(request, prompt_of)
+        early, problem = None, None
         kept = carried(self._groups, asked)
         if is_continued(request.kv_transfer_params):
             kept, request.max_tokens = asked, 1
@@ -124,7 +125,6 @@ class OfferingScheduler:
         except ValueError as error:
             problem = str(error)
         if 0 < kept < asked:
-            prompt = found(request, prompt_of)
             shorten(request, asked - kept)
         return AtPrefill(asked, request.num_prompt_tokens, early, request.max_tokens == 1, prompt,
                         granted=[0] * len(self._groups), problem=problem)
@@ -167,7 +167,7 @@ class OfferingScheduler:
     def _open(self, name: str, one: AtPrefill, orders: Orders) -> None:
         if one.room is None:
             one.room = self._rooms.draw()
-            orders.open.append(OpenRoom(name, one.room, one.tokens))
+            orders.open.append(OpenRoom(name, one.room, one.tokens, name_of(one.prompt)))
 
     def _grant(
         self, name: str, one: AtPrefill, blocks: Blocks, computed: int, orders: Orders
@@ -217,10 +217,10 @@ class OfferingScheduler:
                 ids[granted:] for ids, granted in zip(kept, one.granted, strict=True)]))
             starts = firsts(kept)
         orders.close.append(Close(name, problem))
-        return True, self._params(params, request, one, starts)
+        return True, self._params(params, one, starts)
 
     def _params(
-        self, params: dict[str, Any], request: Any, one: AtPrefill, starts: list[int]
+        self, params: dict[str, Any], one: AtPrefill, starts: list[int]
     ) -> dict[str, Any]:
         """What prefill answers: an offer if it has drawn the room, and an introduction if the proxy
         asks for one.
@@ -229,7 +229,7 @@ class OfferingScheduler:
         if one.early is None:
             answer = self._seals.sealed(Offer(
                 VERSION, str(one.room), one.asked, one.tokens, starts, ranks, dict(self._layout),
-                dict(one.prompt or found(request, prompt_of)))).params()
+                dict(one.prompt))).params()
         if is_continued(params):
             answer[GOES_ON] = True
         if wants_introduction(params):

@@ -11,13 +11,13 @@ Blocks = list[list[int]]  # block ids, group by group
 @dataclass(frozen=True, slots=True)
 class OpenRoom:
     """To prefill's workers: open the room of a request. tokens: of its prompt, which are handed
-    over. prompt: its name, if decode has had no offer with which it compares.
+    over. prompt: its name, which the nodes compare.
     """
 
     request: str
     room: int
     tokens: int
-    prompt: bytes | None = None
+    prompt: bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,14 +45,14 @@ class Begin:
     """To decode's workers: the request has come, and waits for blocks.
 
     ranks: of prefill. problem: why the request cannot be loaded, which prefill must hear; or None.
-    prompt: its name, if prefill has not said in an offer what it has computed.
+    prompt: its name, which the nodes compare; of an offer, as the offer says it.
     """
 
     request: str
     room: int
     ranks: Ranks
-    problem: str | None = None
-    prompt: bytes | None = None
+    problem: str | None
+    prompt: bytes
 
 
 @dataclass(frozen=True, slots=True)

@@ -54,7 +54,7 @@ def prompt_of(request: Any, tokens: int | None = None) -> Prompt:
 
 
 def name_of(prompt: Prompt) -> bytes:
-    """The name of a prompt in a room that a proxy draws, where nodes compare names."""
+    """The name of a prompt, by which nodes compare it."""
     return sha256(_encode(sorted(prompt.items()))).digest()[:NAME_BYTES]
 
 

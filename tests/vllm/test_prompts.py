@@ -21,6 +21,7 @@ from vllm.multimodal.inputs import MultiModalFeatureSpec, PlaceholderRange
 from vllm.v1.request import Request
 
 from pdproto.vllm import prompts
+from pdproto.vllm.offer import KEY
 from pdproto.vllm.prompts import other_prompt, prompt_of
 from pdproto.vllm.seals import Seals
 from tests.vllm import pair as halves
@@ -105,6 +106,24 @@ def test_the_kv_cache_of_another_prompt_is_loaded_by_nobody(
             if "prefill has computed another prompt (tokens: " in one]
     assert any(one.startswith("request r cannot be loaded") for one in told)
     assert any("decode did not take its KV cache" in one for one in told)
+    servers.decode.add("later", asked, NEW)
+    servers.until(lambda: "later" in servers.decode.ends)
+    check(servers, "later", asked)
+
+
+def test_an_offer_with_another_prompt_written_into_it_is_loaded_by_nobody(servers: Servers) -> None:
+    """Without keys a client may write decode's own prompt into the offer of another one.
+
+    Seen red where the offers' rooms have no prompt: decode answers from the other prompt, and
+    serves its blocks afterwards.
+    """
+    asked = prompt(1)
+    params = servers.compute("other", prompt(2))
+    params[KEY] |= {"prompt": prompt_of(request(asked))}
+    servers.decode.add("r", asked, NEW, params)
+    servers.until(lambda: "r" in servers.decode.ends)
+    assert servers.decode.ends["r"] == "error"
+    servers.until_idle()
     servers.decode.add("later", asked, NEW)
     servers.until(lambda: "later" in servers.decode.ends)
     check(servers, "later", asked)
