@@ -9,6 +9,7 @@ import logging
 import os
 import selectors
 import socket
+import sys
 import threading
 from collections import deque
 from collections.abc import Callable
@@ -115,6 +116,8 @@ class Loop:
         Called on the thread itself (in a wake), it does not wait.
         """
         self._closing = True
+        if sys.is_finalizing():
+            return  # see Rule 5 of net/threads.py
         self.call(lambda: None)
         if threading.current_thread() is not self._thread:
             self._ended.wait()

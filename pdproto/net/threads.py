@@ -8,6 +8,8 @@ Rule 3: every call of an inherited object says that another process has opened i
         closes it does nothing.
 Rule 4: nothing that a function of the application raises ends a thread of ours, SystemExit and
         asyncio.CancelledError included.
+Rule 5: when the interpreter ends, in the `__del__` of an object of the program, nothing waits for a
+        thread of ours: none runs any more.
 
 A child that runs another program (`subprocess`, `spawn`) inherits none of these files.
 """
@@ -18,6 +20,7 @@ import os
 import resource
 import socket
 import stat
+import sys
 from collections.abc import Callable, Container
 from contextlib import suppress
 from pathlib import Path
@@ -57,7 +60,9 @@ class ServiceThread(Thread):
             self._over.set()
 
     def join(self, timeout: float | None = None) -> None:
-        """Wait until it has ended, for `timeout` seconds at most."""
+        """Wait until it has ended, for `timeout` seconds at most; not at all by rule 5."""
+        if sys.is_finalizing():
+            return
         if self.ident is not None and current_thread() is not self and self._over.wait(timeout):
             super().join(timeout)
 

@@ -1,9 +1,12 @@
 """`close()` of a node, from wherever it is called: it completes, and nothing is left."""
 
 import signal
+import subprocess
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, suppress
+from typing import Final
 
 import numpy as np
 import pytest
@@ -136,6 +139,31 @@ def test_a_node_that_finds_no_thread_leaves_nothing(
         node = PrefillNode("p", source())
     if left >= NEEDED:
         node.close()
+
+
+LAST: Final = """
+import numpy as np
+from pdproto import PrefillNode, SourcePages
+from pdproto.engine.engines import open_sink, open_source
+from pdproto.registry.app import RegistryServer
+
+class Owner:
+    def __init__(self):
+        self.owned = {made}
+    def __del__(self):
+        self.owned.close()
+
+owner = Owner()
+"""
+
+
+@pytest.mark.parametrize("made", [
+    "PrefillNode('p', SourcePages([np.zeros((8, 1, 1, 64), np.uint8)], open_source('tcp')))",
+    "open_source('shm')", "open_sink('tcp')", "RegistryServer()",
+])
+def test_a_program_ends_whose_last_object_closes_what_it_owns(made: str) -> None:
+    """The interpreter runs no other thread any more when it takes the objects of a module away."""
+    subprocess.run([sys.executable, "-c", LAST.format(made=made)], timeout=PATIENCE_S, check=True)
 
 
 def test_a_hand_over_ends_with_the_node_that_closes_in_its_watcher() -> None:
