@@ -7,6 +7,7 @@ from typing import Any, Final
 
 import pytest
 
+from pdproto.cli.systems import BUILT_IN, load
 from pdproto.group.node import GroupNode
 from pdproto.group.passes import PassOptions
 from pdproto.node.core import Core
@@ -34,6 +35,8 @@ from tests.node.routed import Routed, RoutedCluster
 
 DESK: Final = Routed(RoutedCluster(), "p0")
 
+# A system has the messages that its machines have when it is made: those of others come first.
+assert all(map(load, BUILT_IN))
 pause = Message("pause", d, h, p, sender=ends.sink, receiver=ends.source)
 
 
