@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.servers import cells as of_sglang
+from tests.servers import standstill
 from tests.servers.defects import DEFECTS
 from tests.servers.gpu_cells import GPU_CELLS, GPU_LAYOUTS, GPU_RECORD
 from tests.servers.layouts import LAYOUTS
@@ -22,6 +23,14 @@ DEFECTIVE = Path(of_vllm.__file__).with_name("defective.py")
 ])  # fmt: skip
 def test_the_page_is_generated(record: Record, module: str) -> None:
     assert record.page.read_text() == record.text(), f"python -m {module} --table"
+
+
+def test_no_standstill_is_survived_by_the_engines_own_backend_alone() -> None:
+    """Seen red with a failed request, a held page and a server that serves no more in a measurement
+    of ours, and without one of a measurement.
+    """
+    assert standstill.measured().keys() == {"SGLang", "vLLM"}
+    assert standstill.lost_alone() == []
 
 
 def test_every_cell_of_sglang_has_a_layout_and_a_defect() -> None:

@@ -142,6 +142,11 @@ class Outcome:
     def is_whole(self) -> bool:
         return not (self.failed or self.hung or self.wrong)
 
+    @property
+    def survives(self) -> bool:
+        """Whether nothing is lost, and the servers go on."""
+        return self.is_whole and not self.left and self.serves
+
     def __str__(self) -> str:
         told = [f"{count} {word}" for count, word in (
             (self.failed, "fail"), (self.hung, "hang"), (self.wrong, "are wrong")) if count]
@@ -179,7 +184,7 @@ def measure(engine: str, backend: str, what: Sequence[Standstill], pair_of: Call
                         why=found.why[:LENGTH])
         sys.stdout.write(f"{engine}, {backend}: {one}: {found} {found.why}\n")
         sys.stdout.flush()
-        known = _measured()
+        known = measured()
         known.setdefault(engine, {}).setdefault(backend, {})[f"{one}"] = asdict(found)
         MEASURED.write_text(json.dumps(known, indent=1) + "\n")
         if left or not found.serves:
@@ -190,7 +195,7 @@ def measure(engine: str, backend: str, what: Sequence[Standstill], pair_of: Call
 def table() -> str:
     """A section of a page: an engine's own backends beside ours."""
     rows = []
-    for engine, seen in _measured().items():
+    for engine, seen in measured().items():
         ours, others = seen.get(OURS, {}), [name for name in seen if name != OURS]
         for one, found in ours.items():
             theirs = "; ".join(f"{Outcome(**seen[other][one])} ({other})"
@@ -199,7 +204,22 @@ def table() -> str:
     return HEAD + "".join(rows) if rows else ""
 
 
-def _measured() -> dict[str, dict[str, dict[str, dict[str, Any]]]]:
+def lost_alone() -> list[str]:
+    """The standstills that an engine's own backend survives and ours does not, and those of which
+    only one backend is measured.
+    """
+    found = []
+    for engine, seen in measured().items():
+        for one in sorted({one for outcomes in seen.values() for one in outcomes}):
+            of = {name: Outcome(**outcomes[one]) for name, outcomes in seen.items()
+                  if one in outcomes}
+            if of.keys() != seen.keys() or (
+                    not of[OURS].survives and any(other.survives for other in of.values())):
+                found.append(f"{engine}: {one}: {'; '.join(f'{of[k]} ({k})' for k in of)}")
+    return found
+
+
+def measured() -> dict[str, dict[str, dict[str, dict[str, Any]]]]:
     """By the engine, the backend and the standstill: an outcome."""
     found: dict[str, dict[str, dict[str, dict[str, Any]]]] = (
         json.loads(MEASURED.read_text()) if MEASURED.exists() else {})
