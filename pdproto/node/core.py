@@ -22,7 +22,7 @@ from pdproto.node.connections import Connections
 from pdproto.node.handle import log_fields
 from pdproto.node.link import Link
 from pdproto.node.metrics import Metrics
-from pdproto.node.part import Part, Parts, Turn
+from pdproto.node.part import Part, Parts
 from pdproto.node.peer import OutgoingBatch, Peer, cut_off, endpoint_of, measure_peers
 from pdproto.node.ports import Arrived, Pace, Transport
 from pdproto.runtime import checked
@@ -65,6 +65,8 @@ class Core:
         self.own_clock: Final = OwnClock(link.sign_of_life_s)
         self.connections: Final = Connections(name, incarnation, link, self, self.own_clock)
         self.peers: Final = self.connections.peers
+        # Puts a frame into the next batch for the peer.
+        self.say: Callable[[Peer, AnyFrame], None] = self.connections.say
         self.parts = Parts(())
         self.again = False  # the node itself wants another turn at once
         self.backlog: Final = Backlog(self.is_late)
@@ -130,27 +132,27 @@ class Core:
 
     def _serve_parts(self, now: float) -> None:
         """Serve waits and devices, in the order of the phases."""
-        pace, parts = self.pace, self.parts
-        turns = parts.turns
+        pace = self.pace
+        rooms, reports, waits, room, last = self.parts.turns
         if self.backlog.works:
             self.backlog.work(pace)
-        for serve in turns[Turn.ROOMS]:
+        for serve in rooms:
             serve(now)
         pace.part("reports of devices")
-        for serve in turns[Turn.REPORTS]:
+        for serve in reports:
             serve(now)
-        for serve in turns[Turn.WAITS]:
+        for serve in waits:
             serve(now)
         pace.part("hand-overs that waited for room")
-        for serve in turns[Turn.ROOM]:
+        for serve in room:
             serve(now)
         pace.part("reports of devices")
         self.again = False  # all reports until now are collected below
-        for serve in turns[Turn.REPORTS]:
+        for serve in reports:
             serve(now)
-        for wants_turn in parts.wants_turn:
+        for wants_turn in self.parts.wants_turn:
             self.again = self.again or wants_turn()
-        for serve in turns[Turn.LAST]:
+        for serve in last:
             serve(now)
 
     def farewells(self, arrived: Arrived, now: float) -> Iterator[OutgoingBatch]:
@@ -314,10 +316,6 @@ class Core:
             for note in self.parts.connected:
                 note(peer)
         return peer
-
-    def say(self, peer: Peer, frame: AnyFrame) -> None:
-        """Put a frame into the next batch for the peer."""
-        self.connections.say(peer, frame)
 
     def living(self, name: str) -> Peer | None:
         """The peer of this name; None if there is none, or it is lost."""

@@ -13,7 +13,6 @@ from pdproto.ground.layout import Indices
 from pdproto.ground.structure import table_digest
 from pdproto.node.core import Core
 from pdproto.node.handle import log_fields
-from pdproto.node.metrics import Metrics
 from pdproto.node.part import Part, Reaction, Turn, Writer
 from pdproto.node.plans import Plans
 from pdproto.node.ports import Transport
@@ -44,18 +43,16 @@ class EndpointStages:
     """The stages of one node's endpoints. The owner of an endpoint has its stage, and the times of
     its changes.
 
-    node: its name. now: the time of the turn, by the transport's clock. on_failed: called with an
-    endpoint that fails, and with its stage before the failure.
+    on_failed: called with an endpoint that fails, and with its stage before the failure.
     """
 
     def __init__(
-        self, node: str, side: Side, metrics: Metrics, now: Callable[[], float],
-        on_failed: Callable[[Endpoint, State], None],
+        self, core: Core, side: Side, on_failed: Callable[[Endpoint, State], None]
     ) -> None:
-        self._node: Final = node
+        metrics = core.metrics
+        self._core: Final = core
         self._side: Final = side
         self._metrics: Final = metrics
-        self._now: Final = now
         self._on_failed: Final = on_failed
         self._counts: Final[dict[State, int]] = dict.fromkeys(side.stages, 0)
         for name, about, stages in side.queues:
@@ -87,7 +84,7 @@ class EndpointStages:
         owner, counts = endpoint.owner, self._counts
         counts[owner.stage] -= 1
         counts[stage] += 1
-        owner.stage, owner.entered = stage, self._now()
+        owner.stage, owner.entered = stage, self._core.turned
 
     def _succeed(self, endpoint: Endpoint, indices: Indices) -> None:
         self._enter(self._side.succeeded, endpoint, indices)
@@ -104,9 +101,9 @@ class EndpointStages:
         transferring = before in side.under_way
         self._metrics.add("transfer_failed_reqs" if transferring else "bootstrap_failed_reqs")
         others = f" with {', '.join(endpoint.peers)}" if endpoint.peers else ""
-        log.warning("node %s: %s%s has failed: %s", self._node,
+        log.warning("node %s: %s%s has failed: %s", self._core.name,
                     endpoint.life or f"room {owner.room}", others, owner.reason,
-                    extra=log_fields(self._node, endpoint.life, owner.room))
+                    extra=log_fields(self._core.name, endpoint.life, owner.room))
         self._on_failed(endpoint, before)
 
     def _count(self, stages: tuple[State, ...]) -> int:
@@ -143,8 +140,7 @@ class Endpoints:
     ) -> None:
         self.lives: Final[dict[Life, Endpoint]] = {}
         self.role: Final = role
-        self.stages: Final = EndpointStages(
-            core.name, side, core.metrics, lambda: core.turned, self._fail)
+        self.stages: Final = EndpointStages(core, side, self._fail)
         self._core: Final = core
         self._plans: Final = Plans(core, side, self._send)
         self._known: Final = self._plans.known

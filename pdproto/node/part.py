@@ -141,8 +141,8 @@ class Parts:
         self.ended: Final = _each(part.ended for part in parts)
         self.returned: Final = _each(part.returned for part in parts)
         self.unsaid: Final = _each(part.unsaid for part in parts)
-        self.turns: Final = {
-            phase: _each(part.turns.get(phase) for part in parts) for phase in Turn}
+        self.turns: Final = tuple(
+            _each(part.turns.get(phase) for part in parts) for phase in Turn)
         self.wants_turn: Final = _each(part.wants_turn for part in parts)
         self.due: Final = _each(part.due for part in parts)
         self.problem: Final = _each(part.problem for part in parts)

@@ -103,7 +103,7 @@ class Automaton:
         self._named_together: Final[dict[tuple[str, ...], tuple[str, ...]]] = {}  # of its timers
         # By `id`. The object is kept beside its readings, so that no other object gets its `id`.
         self._readings: Final[dict[int, tuple[dict[int, Any], list[Any], object]]] = {}
-        self._guards: Final[dict[tuple[object, ...], tuple[Guard, Formula]]] = {}
+        self._guards: Final[dict[tuple[object, ...], tuple[dict[int, bool], Guard, Formula]]] = {}
         self._moves: Final[dict[tuple[int, int, Places], int]] = {}
         self.initial: Final = 0
 
@@ -210,7 +210,7 @@ class Automaton:
         elements: the element of each free variable, by its name; 0 for a variable not given.
         """
         if elements:
-            return self._bound(formula, elements).holds(state)
+            return self._holds_at(formula, state, elements)
         readings = self._readings.get(id(formula))
         known: bool | None = None if readings is None else readings[0].get(state)
         if known is None:
@@ -236,15 +236,19 @@ class Automaton:
             _keep(readings[0], state, known)
         return known
 
-    def _bound(self, formula: Formula, elements: Mapping[str, int]) -> Guard:
-        """A conjunction at these elements, as one guard."""
+    def _holds_at(self, formula: Formula, state: int, elements: Mapping[str, int]) -> bool:
+        """Whether a conjunction holds at these elements."""
         key = id(formula), *elements.items()
         known = self._guards.get(key)
         if known is None:
             environment = {v: elements.get(v.name, 0) for v in free_variables(formula)}
             guard = self._ground.guard(normal(formula), environment)
-            known = self._guards[key] = (NOWHERE if guard is None else guard), formula
-        return known[0]
+            known = self._guards[key] = {}, NOWHERE if guard is None else guard, formula
+        answer = known[0].get(state)
+        if answer is None:
+            answer = known[1].holds(state)
+            _keep(known[0], state, answer)
+        return answer
 
     def _patterns(self, formula: Formula) -> list[Guard]:
         environment = dict.fromkeys(free_variables(formula), 0)

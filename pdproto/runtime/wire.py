@@ -45,7 +45,8 @@ Prompt = Annotated[bytes, Meta(min_length=1, max_length=PROMPT_BYTES_MAX)]
 Buffers = Annotated[int, Meta(ge=0, lt=1 << 31)]
 
 
-class Life(Struct, frozen=True, array_like=True, forbid_unknown_fields=True, gc=False):
+class Life(Struct, frozen=True, array_like=True, forbid_unknown_fields=True, gc=False,
+           cache_hash=True):
     """The identity of a hand-over: a life of a room at one incarnation of the sink's group.
 
     generation: counts the lives of that incarnation, over all rooms; the same at all its sinks.

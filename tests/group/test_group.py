@@ -85,7 +85,7 @@ def test_m4_1_decisions_that_overtake_one_another_are_applied_in_order(tmp_path:
             else:
                 say(peer, frame)
 
-        entry._core.say = keep_the_first  # type: ignore[method-assign]  # the network
+        entry._core.say = keep_the_first  # the network
         first = group.submit(0)
         group.until(lambda: bool(held))
         rest = [group.submit(room) for room in range(1, 4)]
@@ -152,10 +152,10 @@ def test_m4_2_a_request_that_fails_before_it_reaches_a_rank(tmp_path: Path) -> N
         assert isinstance(entry, Lossy)
         held: list[tuple[Peer, AnyFrame]] = []
         say = entry._core.say
-        entry._core.say = lambda peer, frame: held.append((peer, frame))  # type: ignore[method-assign]  # the network keeps it
+        entry._core.say = lambda peer, frame: held.append((peer, frame))  # the network keeps it
         request = group.submit(7)
         group.until(lambda: len(held) == 3)
-        entry._core.say = say  # type: ignore[method-assign]  # and goes on
+        entry._core.say = say  # and goes on
         entry.abort(request, "the client has gone")
         group.until(lambda: all(len(s.applied) == 1 for s in group.schedulers))
         assert [d.arrived for s in group.schedulers for d in s.applied] == [True] + [False] * 3

@@ -135,7 +135,7 @@ class Binding:
 
     def wait(self, life: Life, *, once: bool) -> None:
         """A sink has introduced a life, with this word of its introduction."""
-        if life in self.rooms and (early := self.early.of_life(life)) is not None:
+        if (early := self.early.of_life(life)) is not None and life in self.rooms:
             early.once = early.once or once
             self.waits(early)
 
