@@ -47,7 +47,7 @@ class Lossy(Group):
                 if not lossy._loses_it():
                     super().append(frame)
 
-        core.say = say_or_lose  # type: ignore[method-assign]  # the network
+        core.say = say_or_lose  # the network
         self._node.members.own = Own()
 
     def _loses_it(self) -> bool:
