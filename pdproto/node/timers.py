@@ -27,7 +27,7 @@ from pdproto.spec.language.machine import Row, Table, Timer
 REPEATS: Final = frozenset(name for name, wait in WAITS.items() if wait.again)
 STANDS: Final = frozenset(name for name, wait in WAITS.items() if wait.stands)
 AGAIN_S: Final = 1.0  # between two looks at a wait whose peer is suspected
-CANCELLED_MIN: Final = 1_024  # cancelled entries that are too few to be worth clearing
+CANCELLED_MIN: Final = 16  # cancelled entries that are too few to be worth clearing
 TIDIED: Final = 16  # entries of a queue that one more cancelled one has looked at
 AT_ONCE: Final = 64  # cancelled entries of a queue that a turn looks at
 DOUBLINGS_MAX: Final = 4  # of a repeat: 2 s become 32 s at most, which is the cost of a lost frame

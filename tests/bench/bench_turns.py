@@ -37,7 +37,7 @@ T = TypeVar("T")
 
 RUNS: Final = 7
 CASES: Final = ((128, 4_000), (1, 2_000))  # in flight, rooms
-WARM: Final = 300
+WARM: Final = 20_000  # more rooms than a node remembers, so that its memory is that of later days
 
 
 class Line:

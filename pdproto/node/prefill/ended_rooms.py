@@ -5,8 +5,9 @@ Rule 1: the table decides which lives are refused (ROOMS in spec/handoff/ended.p
         the application, their ends, and lives without a request become its events.
 Rule 2: a room is asked for with a prompt. Another prompt of the same room is another request.
 Rule 3: no cell of the table belongs to two rooms, so the table may take the events of a room later,
-        in their order. It takes them when a leg may be refused, and those of most rooms never: they
-        are forgotten together.
+        in their order. It takes them when a leg may be refused, and those of most rooms never: when
+        nothing is open in a room, the table would know of it that a request has ended, and this
+        alone is kept.
 """
 
 from collections import OrderedDict
@@ -140,26 +141,34 @@ class EndedRooms:
         asked = _asked(sender)
         room = self._rooms[asked]
         room.open -= 1
-        room.note(self._ends, request, asked)
         self._ended[asked] = None
         self._ended.move_to_end(asked)
-        for leg in self._binding.early.of_room(sender.room) if room.open else ():
-            if leg.prompt == sender.prompt and leg.endpoint.life in self._open:
-                self._answer(leg, room)
+        if room.open or room.known:
+            room.note(self._ends, request, asked)
+            self._answer_all(sender, room)
+        else:
+            del self._rooms[asked]  # rule 3
         if len(self._ended) > TOLD_ROOMS_MAX:
             self._forget_oldest()
+
+    def _answer_all(self, ended: Sender, room: _Room) -> None:
+        """Answer the legs of the room and prompt of this request."""
+        for leg in self._binding.early.of_room(ended.room) if room.open else ():
+            if leg.prompt == ended.prompt and leg.endpoint.life in self._open:
+                self._answer(leg, room)
 
     def _forget_oldest(self) -> None:
         """Forget the first ended room that no leg waits for."""
         oldest = next((one for one in self._ended if self._is_forgotten(one)), None)
         if oldest is not None:
             del self._ended[oldest]
-            self._tidy(oldest)
+            if oldest in self._rooms:
+                self._tidy(oldest)
 
     def _is_forgotten(self, asked: Asked) -> bool:
         """Whether the table has forgotten the room, or has not heard of it and need not."""
-        room = self._rooms[asked]
-        if not (room.known or room.open):
+        room = self._rooms.get(asked)
+        if room is None:
             return True
         room.catch_up()
         if not self._machine.enabled("forget_room", room=asked):
@@ -193,6 +202,10 @@ class EndedRooms:
         room = self._rooms.get(asked)
         if room is None:
             room = self._rooms[asked] = _Room()
+            if asked in self._ended:
+                request = next(self._numbers)
+                room.note(self._opens, request, asked)
+                room.note(self._ends, request, asked)
         return room
 
     def _tidy(self, asked: Asked) -> None:
