@@ -159,6 +159,9 @@ class EndedRooms:
 
     def _forget_oldest(self) -> None:
         """Forget the first ended room that no leg waits for."""
+        if next(iter(self._ended)) not in self._rooms:  # as for most; to look for it takes longer
+            self._ended.popitem(last=False)
+            return
         oldest = next((one for one in self._ended if self._is_forgotten(one)), None)
         if oldest is not None:
             del self._ended[oldest]
