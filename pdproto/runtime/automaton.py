@@ -192,10 +192,8 @@ class Automaton:
         """The timers with a row that could fire in this state. Equal answers are one object."""
         known = self._armed.get(state)
         if known is None:
-            known = tuple(
-                name for name, event in self._timers.items()
-                if any(row.action.guard.holds(state) for row in event.rows)
-            )
+            known = tuple(name for name, event in self._timers.items()
+                          if any(row.action.guard.holds(state) for row in event.rows))
             known = self._named_together.setdefault(known, known)
             _keep(self._armed, state, known)
         return known
@@ -239,15 +237,12 @@ class Automaton:
     def _holds_at(self, formula: Formula, state: int, elements: Mapping[str, int]) -> bool:
         """Whether a conjunction holds at these elements."""
         key = id(formula), *elements.items()
-        known = self._guards.get(key)
-        if known is None:
+        if (known := self._guards.get(key)) is None:
             environment = {v: elements.get(v.name, 0) for v in free_variables(formula)}
             guard = self._ground.guard(normal(formula), environment)
             known = self._guards[key] = {}, NOWHERE if guard is None else guard, formula
-        answer = known[0].get(state)
-        if answer is None:
-            answer = known[1].holds(state)
-            _keep(known[0], state, answer)
+        if (answer := known[0].get(state)) is None:
+            _keep(known[0], state, answer := known[1].holds(state))
         return answer
 
     def _patterns(self, formula: Formula) -> list[Guard]:
