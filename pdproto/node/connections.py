@@ -23,8 +23,8 @@ from itertools import count
 from math import inf
 from typing import Any, Final
 
-from pdproto.node.link import Link, member_of
-from pdproto.node.peer import Listener, OutgoingBatch, Peer, peers_at
+from pdproto.node.link import Link
+from pdproto.node.peer import Listener, OutgoingBatch, Peer, full_for, peers_at
 from pdproto.node.ports import Connection, ConnectionChange, Pace, Transport
 from pdproto.node.suspicions import Suspicions
 from pdproto.runtime.automaton import Event
@@ -98,6 +98,14 @@ class Connections:
             del self.peers[name]
             self.suspicions.forget(name)
 
+    def require_place(self, name: str) -> None:
+        """Raise RemoteProtocolError if there is no place for one more peer, of this name."""
+        member = self._link.member_of(name)
+        if full_for(member, self.peers):
+            self.forget_lost()
+        if full := full_for(member, self.peers):
+            raise RemoteProtocolError(full)
+
     def connect(self, name: str, endpoint: str, now: float) -> Peer:
         """The peer of that name, at that endpoint. A peer of the same name at another endpoint
         counts as gone, unless it is connected and heard of: then the endpoint is that of an earlier
@@ -118,24 +126,14 @@ class Connections:
             self.replace(other, f"another request names {name} at its address, {endpoint}")
         before, ours = peer, self._transport.address_for(endpoint)
         connection = self._transport.connect(name, endpoint)
-        peer = Peer(name, endpoint, connection, [], 0.0, now, ours, now)
+        peer = Peer(name, endpoint, connection, [], 0.0, now, ours, now,
+                    self._link.member_of(name))
         peer.broken = now + self._link.grace_s  # its address is known, so it listens or has ended
         if before is not None and not before.ended:
             peer.mute = before.mute  # it stays silent until its next batch
         self.peers[name] = self._called[connection] = peer
         self._look_at(peer, now)
         return peer
-
-    def require_own(self, sender: str, incarnation: int) -> None:
-        """Raise RemoteProtocolError for an incarnation of another member. Every life of a member
-        has it, and so a member speaks for its own lives only.
-        """
-        curve = self._link.curve
-        if curve is None or not curve.members:
-            return  # those who share a secret, or have none, trust one another
-        for other in self.peers.values():
-            if other.incarnation == incarnation and member_of(other.name) != member_of(sender):
-                raise RemoteProtocolError(f"it speaks as a run of {other.name}, another member")
 
     def _is_well(self, peer: Peer, now: float) -> bool:
         """Whether the connection is up, and the peer has been heard of in time."""

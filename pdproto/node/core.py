@@ -28,7 +28,7 @@ from pdproto.node.ports import Arrived, Pace, Transport
 from pdproto.runtime import checked
 from pdproto.runtime.batches import Batch, VersionError, decode
 from pdproto.runtime.errors import LocalProtocolError, RemoteProtocolError
-from pdproto.runtime.limits import MALFORMED_NAMES_MAX, NAME_MAX, PEERS_MAX, REASON_MAX
+from pdproto.runtime.limits import MALFORMED_NAMES_MAX, NAME_MAX, REASON_MAX
 from pdproto.runtime.own_clock import OwnClock
 from pdproto.runtime.repeats import Repeats
 from pdproto.runtime.versions import VERSION
@@ -214,9 +214,10 @@ class Core:
 
     def _refuse_version(self, sender: str, error: VersionError, now: float) -> None:
         """Tell a peer of another version, if there is room for one more peer."""
-        if sender in self.peers or len(self.peers) < PEERS_MAX:
-            with suppress(RemoteProtocolError):  # it says where it listens, and nobody is there
-                self.connections.refuse(sender, error, now)
+        with suppress(RemoteProtocolError):  # it says where it listens, and nobody is there
+            if sender not in self.peers:
+                self.connections.require_place(sender)
+            self.connections.refuse(sender, error, now)
 
     def _note_malformed(self, sender: str, error: RemoteProtocolError) -> None:
         """Count it: under "" once there are too many names."""
@@ -235,8 +236,6 @@ class Core:
         if batch.node != sender:
             raise RemoteProtocolError(f"connection {sender!r} says it is node {batch.node!r}")
         peer = self.peers.get(sender)
-        if peer is None or peer.incarnation != batch.incarnation:
-            self.connections.require_own(sender, batch.incarnation)
         if batch.gone is not None and (peer is None or peer.lost):
             return
         if peer is None:
@@ -260,10 +259,7 @@ class Core:
         endpoint = endpoint_of(batch) or batch.call
         if endpoint is None:
             raise RemoteProtocolError("the first batch of a new peer must give its endpoint")
-        if len(self.peers) >= PEERS_MAX:
-            self.connections.forget_lost()
-        if len(self.peers) >= PEERS_MAX:
-            raise RemoteProtocolError(f"{PEERS_MAX:,} peers are known already")
+        self.connections.require_place(batch.node)
         return self.connect(batch.node, endpoint)
 
     def hear(self, peer: Peer, batch: Batch) -> None:

@@ -135,6 +135,12 @@ class Link:
         sign_of_life_s = min(self.sign_of_life_s, silent_s / (2 * SIGNS_MISSED))
         return replace(self, silent_s=silent_s, sign_of_life_s=sign_of_life_s)
 
+    def member_of(self, node: str) -> str | None:
+        """The member that a node of this name belongs to; None where nodes share their keys, or
+        have none: then they trust one another.
+        """
+        return member_of(node) if self.curve is not None and self.curve.members else None
+
     @property
     def overdue_s(self) -> float:
         """Seconds of silence after which no hand-over waits for a peer."""

@@ -9,10 +9,10 @@ from pdproto.node.metrics import Metrics
 from pdproto.node.ports import Connection
 from pdproto.runtime import checked
 from pdproto.runtime.batches import Batch
-from pdproto.runtime.limits import REASON_MAX
+from pdproto.runtime.limits import PEERS_MAX, REASON_MAX
 from pdproto.runtime.role import PRESENCE_ROLE
 from pdproto.runtime.versions import OLDEST
-from pdproto.runtime.wire import AnyFrame, Life
+from pdproto.runtime.wire import AnyFrame, Life, Owner
 from pdproto.spec.handoff.presence import SILENT, Presence
 
 GIVEN_UP_S: Final = 60.0  # after so long, a silent peer no longer counts as a network problem
@@ -25,7 +25,8 @@ class Peer:
 
     endpoint: where the peer listens. out: frames to send. spoken, heard: times of the last batch to
     the peer and of the last batch from it. ours: the endpoint that the peer is told to call.
-    called: when `connection` was opened. incarnation: of the peer; 0 until its first batch. broken:
+    called: when `connection` was opened. member: see Life. incarnation: of the peer; 0 until its
+    first batch. broken:
     until when a connection may come that has ended, or was never made. reached: one was made.
     refused: the peer's host refuses one. presence, state: what the table of the peer says of its
     process, and its state (spec/handoff/presence.py). lost: nothing is kept for the peer any more.
@@ -47,6 +48,7 @@ class Peer:
     heard: float
     ours: str
     called: float
+    member: str | None = None
     incarnation: int = 0
     broken: float | None = None
     reached: bool = False
@@ -61,6 +63,11 @@ class Peer:
     barred: str = ""
     version: int = OLDEST
     replaceable: dict[Life, int] = field(default_factory=dict)
+
+    @property
+    def owner(self) -> Owner:
+        """Of the lives that the peer begins."""
+        return self.member or "", self.incarnation
 
     def says(self, reason: str) -> str:
         """A reason that the peer has sent, for a line: it may have written any text."""
@@ -142,6 +149,20 @@ def measure_peers(metrics: Metrics, peers: Mapping[str, Peer]) -> None:
     metrics.gauge("unheard_peers", "Peers with a broken connection in one direction or both",
                   lambda: sum(bool(peer.mute or peer.deaf) for peer in list(peers.values())
                               if not peer.lost))
+
+
+def full_for(member: str | None, peers: Mapping[str, Peer]) -> str:
+    """Why there is no place for one more peer of this member; empty if there is one. A member has
+    as many as there are places left, because it may say any number of names of its own.
+    """
+    left = PEERS_MAX - len(peers)
+    if left <= 0:
+        return f"{PEERS_MAX:,} peers are known already"
+    if member is None or len(peers) < left:
+        return ""
+    of_member = sum(peer.member == member for peer in peers.values())
+    return "" if of_member < left else (
+        f"{of_member:,} peers of its member are known already, and {left:,} places are left")
 
 
 def peers_at(endpoint: str, peers: Mapping[str, Peer]) -> list[Peer]:

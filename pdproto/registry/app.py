@@ -49,6 +49,7 @@ from pdproto.runtime.limits import BODY_BYTES_MAX, BODY_S, ROOM_MAX
 from pdproto.runtime.own_clock import REST_S
 from pdproto.runtime.trace_shared import SharedTrace
 from pdproto.transport.http_server import HOST_MAX, HttpServer
+from pdproto.transport.incarnation import is_too_late
 from pdproto.transport.keys import Keys
 from pdproto.transport.patience import within
 
@@ -163,6 +164,7 @@ class RegistryApp:
             raise RefusedError(403, f"name: {registration.name!r} is not of the member {member}: "
                                     f"want {member} or {member}/NAME")
         self._check_owner(member, registration.rank)
+        _check_number(registration.incarnation)
         caller = request.remote or ""
         if is_loopback(registration.rank_ip) and is_elsewhere(caller):
             raise RefusedError(400, f"rank_ip: {registration.rank_ip} is for callers on its own "
@@ -174,6 +176,7 @@ class RegistryApp:
     async def _deregister(self, request: web.Request) -> web.Response:
         run = read(await request.read(), Run)
         self._check_owner(self._member(request), run.rank)
+        _check_number(run.incarnation)
         await self._orderer.order(changes.Deregister(run))
         return web.Response(text=OK)
 
@@ -286,6 +289,13 @@ async def _received(request: web.Request) -> None:
             await request.read()
     except TimeoutError:
         raise RefusedError(408, f"the body has not come within {BODY_S:g} s") from None
+
+
+def _check_number(incarnation: int | None) -> None:
+    """Raise RefusedError for a number that no run has by now: no later run could exceed it."""
+    if incarnation is not None and is_too_late(incarnation):
+        raise RefusedError(400, f"incarnation: {incarnation} is more than a year ahead of the "
+                                f"registry's clock: correct the clock of one of the two hosts")
 
 
 def _json(answer: Any) -> web.Response:

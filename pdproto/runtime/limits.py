@@ -107,7 +107,7 @@ LIMITS: Final = (
     Limit("COMPONENTS_MAX", "components of a page layout", DROPPED, AT),
     Limit("PAYLOAD_MAX", "bytes of a request of a group", DROPPED, AT),
     Limit("PEERS_MAX",
-          "peers that a node knows",
+          "peers that a node knows; of one member of the cluster, as many as there are places left",
           "a peer that is not lost is not forgotten for a new one, whose batch is dropped",
           f"{CONNECTIONS}:test_a_stranger_is_refused_while_as_many_peers_live_as_a_node_may_know"),
     Limit("MALFORMED_NAMES_MAX",
@@ -119,8 +119,8 @@ LIMITS: Final = (
           "later ones are dropped; the tables repeat them",
           f"{CONNECTIONS}:test_a_peer_that_does_not_read_loses_the_frames_past_the_bound"),
     Limit("EARLY_LIVES_MAX",
-          "hand-overs that decode has begun and prefill has not; of one decode server, as many as "
-          "there are places left",
+          "hand-overs that decode has begun and prefill has not; of one decode server or member, "
+          "as many as there are places left",
           DROPPED,
           "tests/e2e/test_many_chunks.py:test_servers_that_begin_lives_without_end_stop_no_other"),
     Limit("INCARNATIONS_MAX", "incarnations of a prefill rank of which one hand-over has heard",

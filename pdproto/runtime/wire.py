@@ -36,6 +36,7 @@ from pdproto.spec.language.symbols import Message
 DIGEST_BYTES: Final = 8
 
 U63 = Annotated[int, Meta(ge=0, le=ROOM_MAX)]
+Owner: TypeAlias = tuple[str, int]  # of lives: a member (transport/keys.py) and its incarnation
 Name = Annotated[str, Meta(min_length=1, max_length=NAME_MAX)]
 Reason = Annotated[str, Meta(max_length=REASON_MAX)]
 Earlier = Annotated[tuple[U63, ...], Meta(max_length=EARLIER_LIVES_MAX)]
@@ -51,7 +52,9 @@ class Life(Struct, frozen=True, array_like=True, forbid_unknown_fields=True, gc=
 
     generation: counts the lives of that incarnation, over all rooms; the same at all its sinks.
     use, prompt: the caller's number of the request in its room, and its name for all that the KV
-    depends on; None if it gives none.
+    depends on; None if it gives none. member: that the group belongs to, whose name its keys prove;
+    None where nodes have no keys of their own. So no two members have a life in common, whatever
+    numbers they say.
     """
 
     room: U63
@@ -59,6 +62,17 @@ class Life(Struct, frozen=True, array_like=True, forbid_unknown_fields=True, gc=
     generation: U63
     use: U63 | None = None
     prompt: Prompt | None = None
+    member: Name | None = None
+
+    @property
+    def owner(self) -> Owner:
+        """Who has begun the life."""
+        return self.member or "", self.incarnation
+
+    @property
+    def server(self) -> str | int:
+        """Who counts as one decode server: a member, which may say any number of incarnations."""
+        return self.member or self.incarnation
 
     def __str__(self) -> str:
         return f"room {self.room} ({self.incarnation:x}.{self.generation})"

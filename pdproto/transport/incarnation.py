@@ -12,6 +12,7 @@ from time import time_ns
 from typing import Final
 
 RANDOM_BITS: Final = 20  # so the time has steps of 1.05 ms
+AHEAD_NS: Final = 366 * 86_400 * 10**9  # that the clock of another host may be ahead of this one's
 
 
 def new_incarnation() -> int:
@@ -20,3 +21,10 @@ def new_incarnation() -> int:
     61 bits; never 0.
     """
     return time_ns() >> RANDOM_BITS << RANDOM_BITS | secrets.randbits(RANDOM_BITS)
+
+
+def is_too_late(incarnation: int) -> bool:
+    """Whether no clock can have given this incarnation by now. A later run must exceed it: of the
+    greatest number, there would be none.
+    """
+    return incarnation > time_ns() + AHEAD_NS

@@ -150,7 +150,7 @@ def test_a_stranger_is_refused_while_as_many_peers_live_as_a_node_may_know(
     node: Core, offline: Offline, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A peer that is lost makes room for another."""
-    monkeypatch.setattr(core, "PEERS_MAX", 2)
+    monkeypatch.setattr("pdproto.node.peer.PEERS_MAX", 2)
 
     def greet(name: str) -> None:
         greeting = Abort(Life(1, 1, 1), "", f"tcp://127.0.0.1:{ord(name)}")

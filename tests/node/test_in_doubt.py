@@ -8,7 +8,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from pdproto.node import core, peer
+from pdproto.node import peer
 from pdproto.node.data_path import WriteOutcome
 from pdproto.node.decode.receiver import Receiver
 from pdproto.node.prefill.in_doubt import InDoubtAtSink, InDoubtWrites
@@ -97,7 +97,7 @@ def test_a_drain_does_not_wait_for_writes_in_doubt() -> None:
 def test_a_successor_whose_predecessor_is_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
     """A node remembers only so many peers, and knows a successor by its incarnation all the same.
     """
-    monkeypatch.setattr(core, "PEERS_MAX", 2)
+    monkeypatch.setattr("pdproto.node.peer.PEERS_MAX", 2)
     with bereaved() as (prefill, _), cluster(sources=0, sinks=0) as nodes:
         others = [nodes.decode(f"d{number}", 17 + number) for number in (1, 2)]
         for number, other in enumerate(others, 1):

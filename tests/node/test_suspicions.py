@@ -10,7 +10,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
-from pdproto.node import core
 from pdproto.node.decode.node import Decode
 from pdproto.node.link import Link
 from pdproto.node.optimistic.prefill import OptimisticPrefill
@@ -146,7 +145,7 @@ def test_a_peer_that_is_suspected_again_and_again_holds_no_clock_for_ever() -> N
 
 def test_nothing_is_kept_of_a_peer_that_is_known_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
     """A new peer takes its place. Seen red with its suspicion kept."""
-    monkeypatch.setattr(core, "PEERS_MAX", 1)
+    monkeypatch.setattr("pdproto.node.peer.PEERS_MAX", 1)
     node = Prefill("p0", SourceDataPath("p0", Fabric()), link=LINK, incarnation=5)
     offline, suspicions = Offline(node.core), node.core.connections.suspicions
     offline.hear("d0", Introduce(Life(7, 17, 0), ("d0",), D0))

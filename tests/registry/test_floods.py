@@ -71,7 +71,7 @@ def test_an_expired_certificate_is_no_key(expired: Keys) -> None:
     """Our own do not expire, but an operator may sign others with the same key."""
     with RegistryServer(keys=KEYS) as server:
         with pytest.raises((OSError, http.client.HTTPException)):
-            asked(server, "register the last incarnation", tls_with(expired))
+            asked(server, "register a later incarnation", tls_with(expired))
         assert server.app.registry.present_ranks == 0
     with RegistryServer(keys=expired) as server:
         assert not is_told(server, KEYS, prefill(0))

@@ -29,7 +29,6 @@ from tests.runtime.test_spec_is_data import (
 
 ENDS = "a message for another run of this process is refused: that run has ended"
 IN_NODES = {incarnations.incarnation.name}  # in each module of a node
-MEMBERS = "a member speaks for its own lives only; the tables know no members"
 NAMESAKE = "it has the name of a variable, and means something else"
 # Each function with the variable that it asks for.
 COPIES: Mapping[tuple[str, str], str] = {
@@ -61,7 +60,6 @@ COPIES: Mapping[tuple[str, str], str] = {
     ("node/connections.py:connect", "ended"): SIGNS,
     ("node/connections.py:note_heard", "presence"): SPARED,
     ("node/connections.py:refuse", "incarnation"): NAMESAKE,
-    ("node/connections.py:require_own", "incarnation"): MEMBERS,
     ("node/decode/receivers.py:is_awaited", "presence"): QUIET,
     ("node/peer.py:cut_off", "ended"): SHOWN,
     ("node/peer.py:measure_peers", "presence"): SHOWN,

@@ -52,7 +52,7 @@ def test_a_fence_that_comes_up_when_all_is_over(monkeypatch: pytest.MonkeyPatch)
 def test_a_life_that_its_sink_is_done_with(monkeypatch: pytest.MonkeyPatch) -> None:
     """Its sink had failed and fenced, and its abort was lost: the source kept the life for ever."""
     def forgetful_of_none(sinks: Sinks, peer: Peer, floor: int) -> None:
-        sinks._remembered.raise_floor(peer.name, peer.incarnation, floor, lambda *_: None)
+        sinks._remembered.raise_floor(peer.name, peer.owner, floor, lambda *_: None)
 
     broken = found_only_with(
         monkeypatch, Sinks, "_raise_floor", forgetful_of_none,

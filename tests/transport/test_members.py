@@ -3,11 +3,13 @@
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack, closing
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Final, get_args
 
 import pytest
 import zmq
+from msgspec import structs
 from msgspec.structs import fields
 
 from pdproto.cli.main import main
@@ -16,8 +18,10 @@ from pdproto.registry.app import RegistryServer
 from pdproto.registry.client import RegistryClient
 from pdproto.registry.wire import RefusedError, Run
 from pdproto.runtime.batches import encode
+from pdproto.runtime.limits import ROOM_MAX
 from pdproto.runtime.wire import AnyFrame, Introduce, Life, Meet, row_digest
 from pdproto.spec.handoff.poll import KVPoll
+from pdproto.transport.incarnation import new_incarnation
 from pdproto.transport.keys import AUTHORITY, Keys, KeysError, new_secret, of_member, read
 from pdproto.transport.nodes import DecodeNode, PrefillNode
 from pdproto.transport.settings import load
@@ -34,11 +38,14 @@ ALONE: Final = Run(0, 0, 0, 0, 1)
 class Nodes:
     """A prefill node of member a and a decode node of member b, which have handed over."""
 
-    def __init__(self, opened: ExitStack) -> None:
-        fabric = Fabric()
-        self.prefill = PrefillNode("a/p0", SourceDataPath("a/p0", fabric), link=link_of(A))
+    def __init__(self, opened: ExitStack, fabric: Fabric | None = None,
+                 prefill: PrefillNode | None = None, decode: DecodeNode | None = None) -> None:
+        fabric = fabric or Fabric()
+        self.prefill = prefill or PrefillNode("a/p0", SourceDataPath("a/p0", fabric),
+                                              link=link_of(A))
         opened.callback(self.prefill.close)
-        self.decode = DecodeNode("b", SinkDataPath("b", fabric), link=link_of(B), incarnation=17)
+        self.decode = decode or DecodeNode("b", SinkDataPath("b", fabric), link=link_of(B),
+                                           incarnation=17)
         opened.callback(self.decode.close)
         self.hand_over(1)
 
@@ -79,7 +86,7 @@ def test_members_hand_over_and_none_takes_the_name_of_another(named: bool) -> No
         nodes.hand_over(2)
 
 
-LIFE: Final = Life(5, 17, 1)
+LIFE: Final = Life(5, 17, 1, member="b")
 MINE: Final = "tcp://127.0.0.1:9"
 # By the name of a field: a frame is made of these, so one with another field has to be added here.
 SAID: Final[Mapping[str, Any]] = {
@@ -88,9 +95,10 @@ SAID: Final[Mapping[str, Any]] = {
     "rank": 0, "payload": b"", "number": 0, "slot": 0}
 
 
-def frame_of(kind: type[AnyFrame]) -> AnyFrame:
-    """A frame of this kind about the life of another member."""
-    return kind(**{field.name: SAID[field.name] if field.name in SAID else get_args(field.type)[0]
+def frame_of(kind: type[AnyFrame], life: Life = LIFE) -> AnyFrame:
+    """A frame of this kind about this life."""
+    given = {**SAID, "life": life, "digest": row_digest(life, b"")}
+    return kind(**{field.name: given[field.name] if field.name in given else get_args(field.type)[0]
                    for field in fields(kind) if field.required})
 
 
@@ -105,27 +113,120 @@ def test_a_member_cannot_speak_for_the_lives_of_another_by_its_incarnation(
 ) -> None:
     """Member c, under its own name and with its own keys, says the incarnation of member b.
 
-    Seen red without the check of incarnations: with "Abort", "Introduce", "Publish" and "farewell"
-    the hand-over of b ends, or waits for a second sink.
+    Seen red without the check of members and incarnations: with "Abort", "Introduce", "Publish"
+    and "farewell" the hand-over of b ends, or waits for a second sink.
     """
     with ExitStack() as opened:
         nodes = Nodes(opened)
         speaking = member_c(opened, nodes.prefill.endpoint, A)
         if is_known:
-            own = Life(10**6, 4242, 0)
+            own = Life(10**6, 4242, 0, member="c")
             speaking.send(encode("c", 4242, 0, [Introduce(own, ("c",), MINE)]))
             until(lambda: "c" in nodes.prefill.living_peers())
         sender = nodes.prefill.open(5)
         receiver = nodes.decode.open(5, {"a/p0": nodes.prefill.endpoint}, pages=[1, 2, 3])
         assert receiver.life == LIFE
         until(polls([sender], KVPoll.WAITING_FOR_INPUT))
-        before = nodes.prefill.metrics.read()["malformed_frames"]
         speaking.send(said(KINDS[kind], 17))
-        until(lambda: nodes.prefill.metrics.read()["malformed_frames"] == before + 1)
+        heard(nodes.prefill, speaking)
         sender.send([0, 1, 2])
         until(polls([sender, receiver], KVPoll.SUCCESS))
         receiver.close()
         nodes.hand_over(6)
+
+
+# What member c says of numbers that are member b's: whose life it says it is, and in which room.
+FIRST: Final = {"the life of b": LIFE, "a life of its own": structs.replace(LIFE, member="c"),
+                "a life of its own in another room": structs.replace(LIFE, member="c", room=77),
+                "a life of nobody": structs.replace(LIFE, member=None)}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("of", FIRST)
+def test_who_says_the_incarnation_of_another_member_first_does_not_own_it(
+    kind: str, of: str
+) -> None:
+    """Member c says to prefill the incarnation of member b, before b calls there.
+
+    Seen red where the first to say it owned it (batches of b were dropped: "it speaks as a run of
+    c"), and where lives have no member: c's "Abort" of b's later life ends it.
+    """
+    with ExitStack() as opened:
+        fabric = Fabric()
+        prefill = PrefillNode("a/p0", SourceDataPath("a/p0", fabric), link=link_of(A))
+        opened.callback(prefill.close)
+        speaking = member_c(opened, prefill.endpoint, A)
+        lived = Introduce(Life(10**6, 17, 0, member="c"), ("c",), MINE)
+        speaking.send(encode("c", 17, 0, [lived]))
+        speaking.send(said(KINDS[kind], 17, FIRST[of]))
+        speaking.send(encode("c", 17, 10**6, [lived]))  # and that all below its floor are over
+        heard(prefill, speaking)
+        nodes = Nodes(opened, fabric, prefill)
+        for room in (5, *range(100, 110)):  # the first one is LIFE
+            nodes.hand_over(room)
+        speaking.send(encode("c", 17, 10**9, [], "bye"))
+        heard(prefill, speaking)
+        nodes.hand_over(110)
+        assert nodes.prefill.lost_peers() == ("c",)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_who_says_the_incarnation_of_a_source_first_does_not_own_it(kind: str) -> None:
+    """Member c says to decode the incarnation of prefill's run, before prefill calls there.
+
+    Seen red where the first to say it owned it: decode drops each batch of prefill.
+    """
+    with ExitStack() as opened:
+        fabric = Fabric()
+        prefill = PrefillNode("a/p0", SourceDataPath("a/p0", fabric), link=link_of(A))
+        opened.callback(prefill.close)
+        decode = DecodeNode("b", SinkDataPath("b", fabric), link=link_of(B), incarnation=17)
+        opened.callback(decode.close)
+        run = prefill._node.core.incarnation
+        speaking = member_c(opened, decode.endpoint, B)
+        speaking.send(encode("c", run, 0, [Meet(Life(10**6, run, 0, member="c"), 0, MINE)]))
+        speaking.send(said(KINDS[kind], run))
+        heard(decode, speaking)
+        nodes = Nodes(opened, fabric, prefill, decode)
+        for room in (5, *range(100, 105)):
+            nodes.hand_over(room)
+
+
+def test_a_member_of_many_names_and_runs_leaves_places_to_others(
+    monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Member c says ten names of its own, each with a run and lives in other rooms.
+
+    Seen red where a name, or an incarnation, has as many places as are left: b is refused.
+    """
+    monkeypatch.setattr("pdproto.node.peer.PEERS_MAX", 8)
+    monkeypatch.setattr("pdproto.node.prefill.waiting_senders.EARLY_LIVES_MAX", 6)
+    with ExitStack() as opened:
+        fabric = Fabric()
+        prefill = PrefillNode("a/p0", SourceDataPath("a/p0", fabric), link=link_of(A))
+        opened.callback(prefill.close)
+
+        def heard_of(count: int) -> bool:
+            refused = prefill.metrics.read()["malformed_frames"]
+            return len(prefill._node.core.peers) + refused == count
+
+        for run in range(10):
+            name, lives = f"c/{run}", [Life(run, 90 + run, one, member="c") for one in range(2)]
+            speaking = member_c(opened, prefill.endpoint, A, name)
+            speaking.send(encode(name, 90 + run, 0, [
+                Introduce(life, (name,), f"tcp://127.0.0.1:{1 + run}") for life in lives]))
+            until(partial(heard_of, run + 1))
+        assert len(prefill._node.core.peers) == 4
+        assert len(prefill._node.binding.early) == 3
+        Nodes(opened, fabric, prefill)
+
+
+def heard(node: PrefillNode | DecodeNode, speaking: zmq.Socket[bytes]) -> None:
+    """Wait until the node has heard all that has been said to it over this connection."""
+    told, wrong = node._core.repeats._counts, "c connection 'c' says it is node 'd'"
+    before = told.get(wrong, 0)
+    speaking.send(encode("d", 1, 0, ()))
+    until(lambda: told.get(wrong, 0) > before)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -141,37 +242,38 @@ def test_a_member_cannot_speak_for_a_source_of_the_lives_of_another(kind: str) -
         sender = nodes.prefill.open(5)
         receiver = nodes.decode.open(5, {"a/p0": nodes.prefill.endpoint}, pages=[1, 2, 3])
         until(polls([sender], KVPoll.WAITING_FOR_INPUT))
-        counted = ("stale_frames",) if kind in ("Met", "Refuse") else (  # no room is looked for
-            "malformed_frames", "refused_frames")
+        counted = ("malformed_frames",  # `heard` sends one
+                   "stale_frames" if kind in ("Met", "Refuse") else "refused_frames")
         refusals: Callable[[], float] = lambda: sum(  # noqa: E731
             nodes.decode.metrics.read()[name] for name in counted)
         speaking.send(encode("c", 4242, 0, [Meet(Life(10**6, 4242, 0), 0, MINE)]))
-        until(lambda: nodes.decode.metrics.read()["refused_frames"] == 1)
+        heard(nodes.decode, speaking)
         before = refusals()
         speaking.send(said(KINDS[kind], 4242 if KINDS[kind] is not None
                            else nodes.decode._core.peers["a/p0"].incarnation))
-        until(lambda: refusals() == before + 1)
+        heard(nodes.decode, speaking)
+        assert refusals() - before == (2 if KINDS[kind] is not None else 1)
         sender.send([0, 1, 2])
         until(polls([sender, receiver], KVPoll.SUCCESS))
         receiver.close()
         nodes.hand_over(6)
 
 
-def member_c(opened: ExitStack, to: str, of: Keys) -> zmq.Socket[bytes]:
+def member_c(opened: ExitStack, to: str, of: Keys, name: str = "c") -> zmq.Socket[bytes]:
     """A connection of member c to a node of another one."""
     context: zmq.Context[zmq.Socket[bytes]] = opened.enter_context(zmq.Context())
     speaking = opened.enter_context(context.socket(zmq.DEALER))
     speaking.setsockopt(zmq.LINGER, 0)
-    speaking.setsockopt_string(zmq.IDENTITY, "c")
+    speaking.setsockopt_string(zmq.IDENTITY, name)
     speaking.curve_publickey, speaking.curve_secretkey = C.curve.public, C.curve.secret
     speaking.curve_serverkey = of.curve.public
     speaking.connect(to)
     return speaking
 
 
-def said(kind: type[AnyFrame] | None, incarnation: int) -> bytes:
+def said(kind: type[AnyFrame] | None, incarnation: int, life: Life = LIFE) -> bytes:
     """A batch of member c with a frame of this kind, or its farewell, for another incarnation."""
-    return encode("c", incarnation, 10, [] if kind is None else [frame_of(kind)],
+    return encode("c", incarnation, 10, [] if kind is None else [frame_of(kind, life)],
                   "bye" if kind is None else None)
 
 
@@ -266,3 +368,19 @@ def test_a_member_cannot_do_this_to_a_rank_of_another(attempt: str) -> None:
         ours.deregister(ALONE)
         theirs.register(prefill(of=1, run=2, name="b/p0"))  # nobody's any more
         assert not ours.look_up_all().ranks[0].address.name.startswith("a")
+
+
+@pytest.mark.parametrize("say", [
+    lambda client: client.register(prefill(of=1, run=ROOM_MAX, name="b/p0")),
+    lambda client: client.deregister(Run(0, 0, 0, 0, ROOM_MAX))], ids=["register", "deregister"])
+def test_no_member_says_the_last_number_of_a_rank_that_nobody_has(
+    say: Callable[[RegistryClient], Any]
+) -> None:
+    """Seen red without the check: the rank can never register, because no number exceeds it."""
+    with (RegistryServer(keys=C) as server,
+          closing(RegistryClient(server.address, keys=A)) as ours,
+          closing(RegistryClient(server.address, keys=B)) as theirs):
+        with pytest.raises(RefusedError, match="more than a year ahead of the registry's clock"):
+            say(theirs)
+        ours.register(prefill(of=1, run=new_incarnation(), name="a/p0"))
+        assert ours.look_up_all().ranks[0].address.name == "a/p0"

@@ -51,6 +51,7 @@ class NumberedLives:
 
     def __init__(self, core: Core, endpoints: Endpoints) -> None:
         self._incarnation: Final = core.incarnation
+        self._member: Final = core.link.member_of(core.name)
         self._metrics: Final = core.metrics
         self._endpoints: Final = endpoints
         self._generations: Final = Generations()
@@ -63,7 +64,7 @@ class NumberedLives:
     ) -> Life:
         """The next life, or the one of this number. One thread at a time."""
         return Life(room, self._incarnation, self._generations.next(generation), use,
-                    prompt)
+                    prompt, self._member)
 
     def use(self, life: Life) -> None:
         """The life will begin. One thread at a time."""

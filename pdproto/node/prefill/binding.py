@@ -114,11 +114,11 @@ class Binding:
     ) -> Endpoint | None:
         """The endpoint of a life of which this sink speaks; None if it has said that nothing more
         would come of it. by: the kind of its frame.
-        Raises RemoteProtocolError for a life of another process.
+        Raises RemoteProtocolError for a life of another member or process.
         """
         lives = self._endpoints.lives
-        if life.incarnation != peer.incarnation:
-            raise RemoteProtocolError("the life belongs to another incarnation")
+        if life.incarnation != peer.incarnation or life.member != peer.member:
+            raise RemoteProtocolError("the life belongs to another incarnation or member")
         endpoint = lives.get(life)
         if endpoint is None and self._remembered.forgotten(peer.name, life):
             self._core.metrics.add("stale_frames")
@@ -146,7 +146,7 @@ class Binding:
         """
         of = frame.life
         for generation in frame.earlier:
-            life = Life(of.room, of.incarnation, generation, prompt=of.prompt)
+            life = Life(of.room, of.incarnation, generation, None, of.prompt, of.member)
             if (life not in self._endpoints.lives
                     and (met := self.endpoint_of(peer, life, Frame)) is not None):
                 met.owner.endpoint.meet((peer.name,))

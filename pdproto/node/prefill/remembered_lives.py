@@ -3,9 +3,10 @@
 A source remembers a life as long as one of the life's sinks may still send a message about it. Each
 batch of a sink carries its floor: the sink is done with all lives of lower generations. A
 connection delivers in order. So no message comes about a life below the floors of all its sinks.
-The ranks of a sink's group end together, as one incarnation. When an incarnation is gone, its lives
-are forgotten as soon as the source is done with them. A sink that is only silent may come back, and
-ask about its lives: they are remembered for a while (`Link.returns_s`).
+The ranks of a sink's group end together, as one incarnation of one member: the owner of their
+lives. When an owner is gone, its lives are forgotten as soon as the source is done with them. A
+sink that is only silent may come back, and ask about its lives: they are remembered for a while
+(`Link.returns_s`).
 """
 
 from collections.abc import Callable, Sequence
@@ -17,7 +18,7 @@ from pdproto.node.core import Core
 from pdproto.node.endpoints import Endpoints
 from pdproto.node.part import Part, Turn
 from pdproto.runtime.endpoint import Endpoint
-from pdproto.runtime.wire import Life
+from pdproto.runtime.wire import Life, Owner
 from pdproto.spec.handoff.poll import SOURCE_IS_OVER
 from pdproto.spec.handoff.presence import SILENT
 
@@ -34,40 +35,40 @@ class RememberedLives:
         self._later: Final = core.backlog.later
         self._lives: Final = endpoints.lives
         self._forget: Final = endpoints.forget
-        self._generations: Final[dict[int, dict[int, tuple[Life, ...]]]] = {}
-        self._floors: Final[dict[int, dict[str, int]]] = {}
-        # By sink and incarnation: until when it may come back.
-        self._silent: Final[dict[tuple[str, int], float]] = {}
+        self._generations: Final[dict[Owner, dict[int, tuple[Life, ...]]]] = {}
+        self._floors: Final[dict[Owner, dict[str, int]]] = {}
+        # By sink and owner: until when it may come back.
+        self._silent: Final[dict[tuple[str, Owner], float]] = {}
         self.part: Final = Part(
-            "remembered lives", batch=lambda peer: self.hear(peer.name, peer.incarnation),
-            ended=lambda peer: self.end(peer.incarnation), turns={Turn.ROOMS: self.end_silent})
+            "remembered lives", batch=lambda peer: self.hear(peer.name, peer.owner),
+            ended=lambda peer: self.end(peer.owner), turns={Turn.ROOMS: self.end_silent})
         core.metrics.gauge("lives_of_silent_peers",
                            "Lives of decode servers of which no sign of life comes", self.silent)
 
     def add(self, life: Life, endpoint: Endpoint) -> None:
         """Remember a new life."""
         self._lives[life] = endpoint
-        generations = self._generations.setdefault(life.incarnation, {})
+        generations = self._generations.setdefault(life.owner, {})
         generations[life.generation] = *generations.get(life.generation, ()), life
 
     def forgotten(self, sink: str, life: Life) -> bool:
         """Whether the sink has said that it is done with this life."""
-        return life.generation < self._floors.get(life.incarnation, {}).get(sink, 0)
+        return life.generation < self._floors.get(life.owner, {}).get(sink, 0)
 
     def raise_floor(
-        self, sink: str, incarnation: int, floor: int, do: Callable[[Life, str], None]
+        self, sink: str, owner: Owner, floor: int, do: Callable[[Life, str], None]
     ) -> None:
-        """Note that the sink is done with all lives of its incarnation below this generation.
+        """Note that the sink is done with all its lives below this generation.
         do: called for each life among them that the source itself is not done with.
         """
-        floors = self._floors.get(incarnation)
+        floors = self._floors.get(owner)
         if floors is None:
-            floors = self._floors[incarnation] = {}
+            floors = self._floors[owner] = {}
         before = floors.get(sink, 0)
         if floor <= before:
             return
         floors[sink] = floor
-        generations = self._generations.get(incarnation, {})
+        generations = self._generations.get(owner, {})
         few = floor - before <= len(generations)
         known: Sequence[int] = range(before, floor) if few else list(generations)
 
@@ -96,7 +97,7 @@ class RememberedLives:
 
     def passed(self, life: Life) -> bool:
         """Whether all sinks of the life are done with it."""
-        return self._passed(life, self._floors.get(life.incarnation, {}))
+        return self._passed(life, self._floors.get(life.owner, {}))
 
     def awaits(self, life: Life | None) -> bool:
         """Whether a sink that is not silent may still send a message about the life."""
@@ -114,16 +115,16 @@ class RememberedLives:
         """Whether a sink of the life is silent."""
         endpoint, peers = self._lives.get(life), self._peers
         return endpoint is not None and any(
-            (sink, life.incarnation) in self._silent
+            (sink, life.owner) in self._silent
             or (sink in peers and peers[sink].presence in SILENT) for sink in endpoint.peers)
 
-    def lose(self, sink: str, incarnation: int, now: float) -> None:
+    def lose(self, sink: str, owner: Owner, now: float) -> None:
         """Note that nothing is kept for the sink any more; it may still come back."""
-        self._silent[sink, incarnation] = now + self._returns_s
+        self._silent[sink, owner] = now + self._returns_s
 
-    def each_open(self, incarnation: int, do: Callable[[Life], None]) -> None:
-        """Do this with each life of this incarnation that the source itself is not done with."""
-        generations = self._generations.get(incarnation, {})
+    def each_open(self, owner: Owner, do: Callable[[Life], None]) -> None:
+        """Do this with each life of this owner that the source itself is not done with."""
+        generations = self._generations.get(owner, {})
 
         def look(lives: tuple[Life, ...]) -> None:
             for life in lives:
@@ -132,23 +133,23 @@ class RememberedLives:
 
         self._each(list(generations.values()), look)
 
-    def hear(self, sink: str, incarnation: int) -> None:
+    def hear(self, sink: str, owner: Owner) -> None:
         """Note that the sink is not silent."""
         if self._silent:
-            self._silent.pop((sink, incarnation), None)
+            self._silent.pop((sink, owner), None)
 
     def end_silent(self, now: float) -> None:
         """Take the sinks for gone that have been silent for too long."""
-        for (_, incarnation), until in list(self._silent.items()):
+        for (_, owner), until in list(self._silent.items()):
             if until < now:
-                self.end(incarnation)
+                self.end(owner)
 
-    def end(self, incarnation: int) -> None:
-        """Note that the sinks of this incarnation are gone, and send nothing more."""
-        for key in [key for key in self._silent if key[1] == incarnation]:
+    def end(self, owner: Owner) -> None:
+        """Note that the sinks of this owner are gone, and send nothing more."""
+        for key in [key for key in self._silent if key[1] == owner]:
             del self._silent[key]
-        generations = self._generations.pop(incarnation, {})
-        self._floors.pop(incarnation, None)
+        generations = self._generations.pop(owner, {})
+        self._floors.pop(owner, None)
         if len(generations) <= AT_ONCE:
             self._each(list(generations.values()), self._end)
         else:  # to free the entries of many takes as long as to end them
@@ -183,14 +184,14 @@ class RememberedLives:
     def _settle_passed(self, life: Life) -> bool:
         """Drop a life that is below the floors of all its sinks, if the source is done with it."""
         if life not in self._lives or not self._drop(
-            life, self._floors.get(life.incarnation, {})
+            life, self._floors.get(life.owner, {})
         ):
             return False
         self._unlist(life)
         return True
 
     def _unlist(self, life: Life) -> None:
-        generations = self._generations.get(life.incarnation, {})
+        generations = self._generations.get(life.owner, {})
         kept = generations.get(life.generation, ())
         if kept == (life,):
             del generations[life.generation]
@@ -199,7 +200,7 @@ class RememberedLives:
 
     def _passed(self, life: Life, floors: dict[str, int]) -> bool:
         """Whether all its sinks are done with the life: of one that has failed before it knows its
-        sinks, all those of its incarnation that are known here, and some are.
+        sinks, all those of its owner that are known here, and some are.
         """
         generation, sinks = life.generation, self._lives[life].peers or floors
         for sink in sinks:

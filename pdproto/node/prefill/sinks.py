@@ -138,13 +138,13 @@ class Sinks:
 
     def _lose(self, peer: Peer, why: str) -> None:
         """The ranks of a group end together, and so do all their hand-overs."""
-        self._remembered.lose(peer.name, peer.incarnation, self._core.now)
-        self._remembered.each_open(peer.incarnation, lambda life: self._be_over(
+        self._remembered.lose(peer.name, peer.owner, self._core.now)
+        self._remembered.each_open(peer.owner, lambda life: self._be_over(
             life, None, f"lost connection to {peer.name}: {why}", transient=True))
 
     def _note_overdue(self, peer: Peer, why: str) -> None:
         self._remembered.each_open(
-            peer.incarnation, lambda life: self._miss(life, peer.name, f"{peer.name}: {why}"))
+            peer.owner, lambda life: self._miss(life, peer.name, f"{peer.name}: {why}"))
 
     def _miss(self, life: Life, sink: str, why: str) -> None:
         """Tell a life that it waits no longer for this sink."""
@@ -159,7 +159,7 @@ class Sinks:
                 owner.blame, owner.transient = before
 
     def _raise_floor(self, peer: Peer, floor: int) -> None:
-        self._remembered.raise_floor(peer.name, peer.incarnation, floor, self._be_given_up)
+        self._remembered.raise_floor(peer.name, peer.owner, floor, self._be_given_up)
 
     def _be_given_up(self, life: Life, sink: str) -> None:
         self._be_over(life, sink, f"{sink} has given it up")

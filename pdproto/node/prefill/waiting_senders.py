@@ -63,19 +63,20 @@ class ByRoom:
 class EarlyLives(ByRoom):
     """Lives that sinks have begun, and that have no sender yet.
 
-    Each decode server may have as many as there are places left: one that begins lives without end
-    has half of the places, two have a third each, and the others find some. Switches divide their
-    memory among queues by this rule (Choudhury and Hahne, Dynamic Queue Length Thresholds, 1998).
+    Each decode server, or each member, may have as many as there are places left: one that begins
+    lives without end has half of the places, two have a third each, and the others find some.
+    Switches divide their memory among queues by this rule (Choudhury and Hahne, Dynamic Queue
+    Length Thresholds, 1998). A member is one, because it may say any number of incarnations.
     """
 
     def __init__(self) -> None:
         super().__init__()
-        self._of_server: Final[Counter[int]] = Counter()  # by its incarnation
+        self._of_server: Final[Counter[str | int]] = Counter()
 
     def full_for(self, life: Life) -> str | None:
         """Why there is no place for this life; None if there is one."""
         left = EARLY_LIVES_MAX - len(self)
-        if (of_server := self._of_server[life.incarnation]) < left:
+        if (of_server := self._of_server[life.server]) < left:
             return None
         return (f"{of_server:,} lives of its server wait for their sender already, and "
                 f"{left:,} places are left")
@@ -95,6 +96,6 @@ class EarlyLives(ByRoom):
     def _count_server(self, sender: Sender, more: int) -> None:
         life = sender.endpoint.life
         assert life is not None  # noqa: S101 - an early life is one
-        self._of_server[life.incarnation] += more
-        if not self._of_server[life.incarnation]:
-            del self._of_server[life.incarnation]
+        self._of_server[life.server] += more
+        if not self._of_server[life.server]:
+            del self._of_server[life.server]
