@@ -256,11 +256,12 @@ def test_an_endpoint_is_where_its_automaton_says() -> None:
     found = {(path.name, value) for path in modules()
              for _, value in states_set(ast.parse(path.read_text()))}
     assert {value for name, value in found if name == "endpoint.py"} == STEPS
+    assert {value for name, value in found if name == "endpoints.py"} == {"step.state"}
     assert {value for name, value in found if name == "loading.py"} == LOADS
     assert {value for name, value in found if name == "connections.py"} == PEERS
     assert {value for name, value in found if name == "binding_room.py"} == PROMPTS
     assert {name for name, _ in found} == {
-        "binding_room.py", "connections.py", "endpoint.py", "loading.py"}
+        "binding_room.py", "connections.py", "endpoint.py", "endpoints.py", "loading.py"}
 
 
 @pytest.mark.parametrize(("line", "what"), [
