@@ -211,7 +211,8 @@ def test_a_member_of_many_names_and_runs_leaves_places_to_others(
             return len(prefill._node.core.peers) + refused == count
 
         for run in range(10):
-            name, lives = f"c/{run}", [Life(run, 90 + run, one, member="c") for one in range(2)]
+            name, lives = f"c/{run}", [
+                Life(1_000 + run, 90 + run, one, member="c") for one in range(2)]
             speaking = member_c(opened, prefill.endpoint, A, name)
             speaking.send(encode(name, 90 + run, 0, [
                 Introduce(life, (name,), f"tcp://127.0.0.1:{1 + run}") for life in lives]))
