@@ -9,7 +9,12 @@ from sglang.srt.disaggregation.common.conn import KVTransferError, PrefillServer
 from sglang.srt.disaggregation.decode import DecodePreallocQueue, DecodeTransferQueue
 from sglang.srt.disaggregation.pp_consensus_store import PPConsensusStore
 from sglang.srt.disaggregation.prefill import PrefillBootstrapQueue
+from sglang.srt.entrypoints.openai.serving_base import OpenAIServingBase
+from sglang.srt.managers.disagg_service import start_disagg_service
+from sglang.srt.managers.io_struct import TokenizedGenerateReqInput
 from sglang.srt.managers.schedule_batch import Req
+from sglang.srt.managers.scheduler import Scheduler
+from sglang.srt.managers.tokenizer_manager import TokenizerManager
 from sglang.srt.plugins.hook_registry import HookRegistry
 from sglang.srt.runtime_context import get_disagg, get_parallel, get_serving, process_model_config
 from sglang.srt.utils.network import NetworkAddress, get_local_ip_auto
@@ -19,6 +24,9 @@ from pdproto.net.releases import Interface, of_attributes, of_bases, of_calls, o
 OF_REQUESTS: Final = ("bootstrap_host", "bootstrap_port", "bootstrap_room",
                       "disagg_prefill_dp_rank", "lora_id", "origin_input_ids_unpadded",
                       "output_ids", "rid")
+OF_REFUSALS: Final = ("bootstrap_host", "bootstrap_port", "bootstrap_room",
+                      "disagg_prefill_dp_rank", "input_text", "rid", "routed_dp_rank",
+                      "sampling_params", "wrap_pickle_fields")
 
 
 def found() -> Interface:
@@ -27,7 +35,13 @@ def found() -> Interface:
                      conn.BaseKVBootstrapServer)
             | of_calls(add_disagg_transfer_backend_choices, utils.get_kv_class,
                        utils.prepare_abort, PPConsensusStore.__init__, get_disagg,
-                       get_local_ip_auto, get_parallel, get_serving, process_model_config)
+                       get_local_ip_auto, get_parallel, get_serving, process_model_config,
+                       start_disagg_service)
+            | of_attributes(OpenAIServingBase, ("handle_request",))
+            | of_attributes(Scheduler, ("handle_generate_request",))
+            | of_attributes(TokenizerManager, ("_dispatch_to_scheduler", "generate_request",
+                                               "_release_req_states_on_failure"))
+            | of_attributes(TokenizedGenerateReqInput, OF_REFUSALS)
             | of_attributes(DecodePreallocQueue, ("_create_receiver_and_enqueue",
                                                   "_send_kv_metadata", "add"))
             | of_attributes(PrefillBootstrapQueue, ("add", "create_sender"))

@@ -51,6 +51,7 @@ from pdproto.sglang.parts import RankParts
 from pdproto.sglang.plugin import (
     answer_during_batches,
     choose_statuses,
+    hear_arrivals,
     note_requests,
     note_tokens,
     tell_of_decodes_refusals,
@@ -60,7 +61,7 @@ from pdproto.sglang.pools import MetadataRows, Model, kv_component, state_compon
 from pdproto.sglang.prefills import Kind, Prefills
 from pdproto.sglang.prompts import note_request
 from pdproto.sglang.recompute import Recomputing
-from pdproto.sglang.refusals import Refusals, look_up, tell_decode, tell_prefill
+from pdproto.sglang.refusals import Refusals, hear, look_up, tell_decode, tell_prefill
 from pdproto.sglang.room_ranks import AtOnce, ask_in_threads
 from pdproto.sglang.statuses import status
 from pdproto.sglang.turns import Turns
@@ -143,6 +144,7 @@ class PdprotoKVManager(BaseKVManager):
         self._keys: Final = self.settings.load_keys()
         self._waits: Final = self.settings.waits
         engine = self.settings.engine
+        hear_arrivals(hear)
         if is_prefill:
             self._begin_prefill(SourceItems(
                 components, self.place, open_source(engine, self._host), device=self.device,

@@ -32,6 +32,10 @@ DESTINATIONS: Final = "sglang.srt.disaggregation.decode.DecodePreallocQueue._sen
 SCHEDULER: Final = "sglang.srt.disaggregation.prefill.SchedulerDisaggregationPrefillMixin"
 IS_READY: Final = "is_disagg_prefill_batch_result_ready"
 DECODE_ARRIVALS: Final = "sglang.srt.disaggregation.decode.DecodePreallocQueue.add"
+HEARD: Final = "sglang.srt.managers.scheduler.Scheduler.handle_generate_request"
+FRONT_BEGINS: Final = "sglang.srt.managers.disagg_service.start_disagg_service"
+FRONT: Final = "sglang.srt.managers.tokenizer_manager.TokenizerManager"
+ENDPOINTS: Final = "sglang.srt.entrypoints.openai.serving_base.OpenAIServingBase"
 
 
 def note_requests(notes: Callable[..., None], *, prefill: bool) -> None:
@@ -86,6 +90,27 @@ def tell_of_decodes_refusals(
     _hook(DECODE_ARRIVALS, after, "AFTER")
 
 
+def hear_arrivals(hear: Callable[..., Any]) -> None:
+    """Have `hear` called around SGLang's arrival of a request at a scheduler. Call it before SGLang
+    makes the table of its handlers. A second call does nothing.
+    """
+    _hook(HEARD, hear, "AROUND")
+
+
+def _watch_front() -> None:
+    """Where SGLang's front begins, with this backend: have its schedulers told what it refuses.
+
+    Here, and not in `plugin`: SGLang's schedulers load plug-ins, too, and need no front.
+    """
+    context = import_module("sglang.srt.runtime_context")
+    if context.get_disagg().disaggregation_transfer_backend != NAME:
+        return
+    front = import_module("pdproto.sglang.front")
+    _hook(f"{FRONT}._release_req_states_on_failure", front.tell_undispatched, "BEFORE")
+    _hook(f"{FRONT}.generate_request", front.generate, "AROUND")
+    _hook(f"{ENDPOINTS}.handle_request", front.handle, "AROUND")
+
+
 def choose_statuses(status: Callable[..., Any]) -> None:
     """Have `status` called before SGLang notes why a request has failed, and with which status its
     client hears of it. A second call does nothing.
@@ -129,6 +154,7 @@ def plugin() -> None:
     if NAME not in {backend.value for backend in backends}:
         _add_member(backends)
         _replace(utils, _with_ours(utils.get_kv_class, backends(NAME)))
+    _hook(FRONT_BEGINS, _watch_front, "BEFORE")
 
 
 def _add_member(enum: Any) -> None:

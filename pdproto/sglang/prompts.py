@@ -42,6 +42,13 @@ def note_request(queue: Any, request: Any, *_: Any, **__: Any) -> None:
     manager.once = is_once(request)
 
 
+def note_unread(queue: Any, request: Any) -> None:
+    """The same of a request that the front has refused: nobody knows its prompt."""
+    manager = queue.kv_manager
+    manager.named_rank, manager.request_id = request.disagg_prefill_dp_rank, request.rid
+    manager.prompt, manager.once = None, False
+
+
 def prompt_of(queue: Any, request: Any) -> bytes:
     """The name of the prompt of SGLang's request."""
     tokens = request.origin_input_ids_unpadded  # also of a request that SGLang has refused

@@ -1,5 +1,5 @@
 """Requests that SGLang refuses at one server, before it makes a sender or a receiver: the half of
-the request at the other server is told why.
+the request at the other server is told why. front.py has those that come to no scheduler.
 
 The server that refuses opens the hand-over and aborts it, as for a server that does not fit
 (decision 068). Without that, the other half would wait for its time-out: SGLang tells it nothing.
@@ -17,12 +17,13 @@ from sglang.srt.utils.network import NetworkAddress
 from pdproto.registry.desks import Desk
 from pdproto.registry.lookups import named
 from pdproto.runtime.own_clock import REST_S, OwnClock
-from pdproto.sglang.prompts import note_request
+from pdproto.sglang.prompts import note_request, note_unread
 
 log = logging.getLogger("pdproto.sglang")
 
 AGAIN_S: Final = 0.05  # between two looks whether a server is known by now
 UNKNOWN_S: Final = 15.0  # as long as SGLang tries to find the server of a request
+REFUSED: Final = -1  # new tokens that a refusal of the front asks for (front.py)
 
 
 def tell_decode(queue: Any, request: Any) -> None:
@@ -33,10 +34,14 @@ def tell_decode(queue: Any, request: Any) -> None:
     if request.bootstrap_host == utils.FAKE_BOOTSTRAP_HOST or request.bootstrap_room is None:
         return  # no decode server has a half of it
     note_request(queue, request)
+    _refuse_at_prefill(queue, request, f"the prefill scheduler: {_reason(request)}")
+
+
+def _refuse_at_prefill(queue: Any, request: Any, who_and_why: str) -> None:
     named = request.disagg_prefill_dp_rank
     utils.get_kv_class(queue.transfer_backend, utils.KVClassType.SENDER)(
         queue.kv_manager, "", request.bootstrap_room, named is not None,
-    ).refuse(f"refused by the prefill scheduler: {_reason(request)}")
+    ).refuse(f"refused by {who_and_why}")
 
 
 def look_up(queue: Any, request: Any) -> None:
@@ -58,11 +63,47 @@ def tell_prefill(queue: Any, request: Any) -> None:
     if host in (None, utils.FAKE_BOOTSTRAP_HOST) or room is None:
         return  # no prefill server has a half of it
     note_request(queue, request)
+    _refuse_at_decode(queue, request, f"the decode scheduler: {_reason(request)}")
+
+
+def _refuse_at_decode(queue: Any, request: Any, who_and_why: str) -> None:
     receiver = utils.get_kv_class(queue.transfer_backend, utils.KVClassType.RECEIVER)(
-        queue.kv_manager, _address(request), room)
-    refusal = Refusal(queue, request, receiver)
+        queue.kv_manager, _address(request), request.bootstrap_room)
+    refusal = Refusal(queue, request, receiver, f"refused by {who_and_why}")
     if not refusal.tell():
         queue.kv_manager.refusals.add(refusal)
+
+
+def hear(handle: Callable[..., Any], scheduler: Any, request: Any, **named: Any) -> Any:
+    """Around SGLang's `handle_generate_request`: tell of what the front of this server has refused,
+    and of what the scheduler refuses before its queue, as a session that it does not know.
+
+    request: SGLang's TokenizedGenerateReqInput. Its prompt counts as unknown, so any hand-over of
+    the room may be the one that ends.
+    """
+    is_prefill = scheduler.disaggregation_mode == utils.DisaggregationMode.PREFILL
+    side, queue, refuse = (
+        ("prefill", scheduler.disagg_prefill_bootstrap_queue, _refuse_at_prefill) if is_prefill
+        else ("decode", scheduler.disagg_decode_prealloc_queue, _refuse_at_decode))
+    if request.sampling_params.max_new_tokens == REFUSED:
+        answer, who_and_why = None, f"the front of {side}: {request.input_text}"
+    else:
+        queue.kv_manager.request_id = ""
+        answer = handle(scheduler, request, **named)
+        if _is_known(scheduler, queue, request):
+            return answer
+        who_and_why = f"the {side} scheduler, before its queue: its client has the reason"
+    if request.bootstrap_room is not None and request.bootstrap_host != utils.FAKE_BOOTSTRAP_HOST:
+        note_unread(queue, request)
+        refuse(queue, request, who_and_why)
+    return answer
+
+
+def _is_known(scheduler: Any, queue: Any, request: Any) -> bool:
+    """Whether the request has come to its queue, where it is noted, or to that of grammars."""
+    waiting = scheduler.grammar_manager.grammar_queue
+    return queue.kv_manager.request_id == request.rid or bool(
+        waiting and waiting[-1].rid == request.rid)
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +113,7 @@ class Refusal:
     queue: Any
     request: Any
     receiver: Any
+    reason: str
 
     def tell(self, *, is_late: bool = False) -> bool:
         """Tell prefill. Returns False if its server is being looked up. is_late: it is unknown for
@@ -90,7 +132,7 @@ class Refusal:
         if rank is None or self.receiver.is_finding:
             log.warning("room %s: decode has refused it, and does not know which rank of %s to "
                         "tell", request.bootstrap_room, named(address))
-        self.receiver.refuse(f"refused by the decode scheduler: {_reason(request)}")
+        self.receiver.refuse(self.reason)
         return True
 
 

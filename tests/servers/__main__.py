@@ -21,6 +21,7 @@ from tests.servers import (
     checks,
     deploy_checks,
     fleet_checks,
+    front_checks,
     gpu_checks,
     machine,
     standstill,
@@ -45,7 +46,7 @@ def main() -> int:
     layouts = LAYOUTS if told.device == "cpu" else GPU_LAYOUTS
 
     def check(stage: Stage, cell: Cell) -> Finding:
-        place = next(one for one in (checks, fleet_checks, deploy_checks, gpu_checks)
+        place = next(one for one in (checks, fleet_checks, front_checks, deploy_checks, gpu_checks)
                      if hasattr(one, cell.check))
         found: Finding = getattr(place, cell.check)(stage, layouts[cell.layout], *cell.given)
         return found

@@ -84,6 +84,12 @@ CELLS: Final = (
          "each half of a request in room 0, which SGLang would keep for ever, or in room -1 or "
          "2**64 - 1, fails at once with the reason, nothing is left, others are served",
          "room-zero-taken", quick=True),
+    Cell("front refuses", PLAIN, "front_refuses",
+         "the front of one server refuses what the other's takes (sampling parameters, a rank, a "
+         "body, input embeddings, one prompt of several, an endpoint of OpenAI's), its scheduler "
+         "does so before its queue, or a client leaves before a scheduler has the request: the "
+         "other half fails within 10 s, and is told why; others are served",
+         "front-untold", quick=True),
     Cell("asked again", PLAIN, "asked_again",
          "a router repeats decode's half of a request alone after its answer: prefill computes it "
          "once, so that half fails within 10 s with the reason",

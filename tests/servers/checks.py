@@ -107,7 +107,7 @@ def too_long(stage: Stage, layout: Layout) -> Finding:
     long = asks(1, seed=4, shortest=SHORT_TOKENS + 100, longest=SHORT_TOKENS + 140)
     with ThreadPoolExecutor(1) as beside:
         fits = beside.submit(_same, stage, pair, asks(SERVES_AGAIN), in_flight=8)
-        told = _refused(pair.both, TOO_LONG, 30.0, prefill=TOO_LONG, wanted=long * 4)
+        told = refused(pair.both, TOO_LONG, 30.0, prefill=TOO_LONG, wanted=long * 4)
     found = fits.result()
     pair.check_nothing_grew()
     return replace(found, requests=found.requests + 4, note=told)
@@ -288,7 +288,7 @@ def room_zero(stage: Stage, layout: Layout) -> Finding:
     stage.reference(layout.model, asks(SERVES_AGAIN))
     with ThreadPoolExecutor(1) as beside:
         fits = beside.submit(_same, stage, pair, asks(SERVES_AGAIN), in_flight=8)
-        told = [_refused(_in_room(pair, room), (why,), 30.0, prefill=(why,))
+        told = [refused(_in_room(pair, room), (why,), 30.0, prefill=(why,))
                 for room, why in NO_ROOMS.items()]
     found = fits.result()
     pair.check_nothing_grew()
@@ -309,7 +309,7 @@ def asked_again(stage: Stage, layout: Layout) -> Finding:
     for ask in wanted:
         room = random.getrandbits(ROOM_BITS)
         answers += send(_in_room(pair, room), [ask], in_flight=1)
-        told = _refused(Again(pair.both, room), (OVER,), HANGS_S, wanted=[ask])
+        told = refused(Again(pair.both, room), (OVER,), HANGS_S, wanted=[ask])
     found = reference.require_right(wanted, answers, pair.told)
     pair.check_nothing_grew()
     return Finding(2 * len(wanted), found.equal, told)
@@ -351,7 +351,7 @@ def wrong_rank(stage: Stage, layout: Layout) -> Finding:
 def _named_wrongly(stage: Stage, pair: Pair, right: Sequence[Ask]) -> Finding:
     """Four requests with a wrong name, and then those with the right one."""
     want = "was put on data-parallel rank 1, and the request names rank 0",
-    told = _refused(_routed(pair, named=0, prefill=1, decode=0), want, 30.0, prefill=want)
+    told = refused(_routed(pair, named=0, prefill=1, decode=0), want, 30.0, prefill=want)
     found = _same(stage, pair, right, in_flight=len(right), seconds=90.0,
                   way=_routed(pair, named=1, prefill=1, decode=0))
     return replace(found, requests=found.requests + 4, note=told)
@@ -364,7 +364,7 @@ def _routed(pair: Pair, *, named: int, prefill: int, decode: int) -> Way:
                    to_decode={"routed_dp_rank": decode, **name})
 
 
-def _refused(way: Way, want: Sequence[str], seconds: float, *, prefill: Sequence[str] = (),
+def refused(way: Way, want: Sequence[str], seconds: float, *, prefill: Sequence[str] = (),
              or_as_decode: bool = False, wanted: Sequence[Ask] = ()) -> str:
     """These requests, or four, fail, each saying all these words at decode, and those at prefill.
     Returns in what time. or_as_decode: both halves find the reason, and prefill may be told of it
@@ -387,7 +387,7 @@ def _refused(way: Way, want: Sequence[str], seconds: float, *, prefill: Sequence
 def misfit(stage: Stage, layout: Layout, want: Sequence[str], prefill: Sequence[str], *,
            or_as_decode: bool = False) -> Finding:
     """Decode servers that do not fit are refused with both sides' values, one after the other;
-    prefill's requests for one that fits are undisturbed. or_as_decode: see _refused.
+    prefill's requests for one that fits are undisturbed. or_as_decode: see refused.
     """
     pair = stage.pair(replace(layout, decode=(), decode_model=None))
     other = stage.start(layout, "decode-odd")
@@ -396,7 +396,7 @@ def misfit(stage: Stage, layout: Layout, want: Sequence[str], prefill: Sequence[
         odd = replace(pair.both, decode=other.url)
         with ThreadPoolExecutor(1) as beside:
             fits = beside.submit(_same, stage, pair, asks(SERVES_AGAIN), in_flight=8)
-            told = _refused(odd, want, 45.0, prefill=prefill, or_as_decode=or_as_decode)
+            told = refused(odd, want, 45.0, prefill=prefill, or_as_decode=or_as_decode)
         fits.result()
     finally:
         stage.servers.end(other)
@@ -458,7 +458,7 @@ def never_met(stage: Stage, layout: Layout) -> Finding:
     other = stage.start(layout, "prefill-other")
     try:
         stage.wait_for(other)
-        told = _refused(replace(pair.both, prefill=other.url), NEVER_MET, 40.0,
+        told = refused(replace(pair.both, prefill=other.url), NEVER_MET, 40.0,
                         prefill=[f"bootstrap{why}" for why in NEVER_MET])
         found = _same(stage, pair, asks(SERVES_AGAIN), in_flight=8)
     finally:

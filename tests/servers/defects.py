@@ -254,6 +254,13 @@ def refusal_untold() -> None:
     replace(manager, "tell_decode", lambda *_: None)
 
 
+def front_untold() -> None:
+    """A front tells its schedulers nothing of a request that it refuses."""
+    from pdproto.sglang import front
+
+    replace(front, "_tell", lambda *_: None)
+
+
 def recompute_unasked() -> None:
     """Decode does not ask prefill to compute the KV again that it has given back."""
     from pdproto.sglang.manager import PdprotoKVManager
@@ -422,11 +429,11 @@ DEFECTS: Final[Mapping[str, Callable[[], None]]] = {
     defect.__name__.replace("_", "-"): defect for defect in (
         wrong_page, rows_shared, abort_lost, loss_unnoticed, chunk_repeated, prefix_forgotten,
         page_twice, parts_repeated, attempt_repeated, chunks_limited, name_unread,
-        length_unlimited, refusal_untold, recompute_unasked, leak_check_off, layers_from_zero,
-        heads_swapped, first_rank_only, next_run_unknown, window_left_out, misfit_unnoticed,
-        waits_for_ever, queue_timed, decode_waited_for, silence_as_death, gone_for_good,
-        registry_asked, prompts_unnamed, statuses_by_room, room_zero_taken, once_unsaid,
-        members_alike, room_once, registers_once, port_ignored, unregistered, norm_off)
+        length_unlimited, refusal_untold, front_untold, recompute_unasked, leak_check_off,
+        layers_from_zero, heads_swapped, first_rank_only, next_run_unknown, window_left_out,
+        misfit_unnoticed, waits_for_ever, queue_timed, decode_waited_for, silence_as_death,
+        gone_for_good, registry_asked, prompts_unnamed, statuses_by_room, room_zero_taken,
+        once_unsaid, members_alike, room_once, registers_once, port_ignored, unregistered, norm_off)
 }
 
 

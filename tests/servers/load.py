@@ -10,6 +10,7 @@ import random
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Final, Protocol
 
@@ -100,6 +101,7 @@ class Through:
 class Both:
     """Prefill and decode at once, with a room. registry: port that the two are told. to_prefill,
     to_decode: what else the body of a half says. late: by so many seconds decode is asked later.
+    path: of the request. leaves: after so many seconds the client of prefill's half has left.
     """
 
     prefill: str
@@ -108,6 +110,8 @@ class Both:
     to_prefill: dict[str, Any] = field(default_factory=dict)
     to_decode: dict[str, Any] = field(default_factory=dict)
     late: float = 0.0
+    path: str = "/generate"
+    leaves: float | None = None
 
     async def send(
         self, session: aiohttp.ClientSession, body: dict[str, Any], answer: Answer
@@ -115,12 +119,13 @@ class Both:
         body = body | _of_room(random.getrandbits(ROOM_BITS), self.registry)
         there = Answer()
         start = time.monotonic()
-        side = asyncio.create_task(_read(
-            session, f"{self.prefill}/generate", body | self.to_prefill, there, start))
+        side = asyncio.create_task(asyncio.wait_for(_read(
+            session, self.prefill + self.path, body | self.to_prefill, there, start), self.leaves))
         try:
             await asyncio.sleep(self.late)
-            await _read(session, f"{self.decode}/generate", body | self.to_decode, answer, start)
-            await side  # a request has ended when both of its halves have
+            await _read(session, self.decode + self.path, body | self.to_decode, answer, start)
+            with suppress(TimeoutError):
+                await side  # a request has ended when both of its halves have
             answer.prefill_error = there.error
         finally:
             side.cancel()

@@ -109,7 +109,7 @@ def test_each_call_of_the_scheduler_returns_at_once_while_a_registry_hangs(
     request = request_of(77, [1], "decode", host=host, port=int(port))
     clock.call(refusals.look_up, queue, request)
     receiver = PdprotoKVReceiver(manager, hung, 77)
-    refusal = refusals.Refusal(queue, request, receiver)
+    refusal = refusals.Refusal(queue, request, receiver, "refused")
     assert clock.call(refusal.tell) is False
     assert clock.longest_s < AT_ONCE_S
 
