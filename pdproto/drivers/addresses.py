@@ -7,7 +7,7 @@ from socket import AF_INET, SO_REUSEADDR, SOCK_STREAM, SOL_SOCKET, socket
 from typing import Final, TypeAlias
 
 from pdproto.runtime import checked
-from pdproto.runtime.process import Name, Process
+from pdproto.runtime.process import Name, Process, names_in
 
 Addresses: TypeAlias = Mapping[Name, str]
 
@@ -21,10 +21,10 @@ def on_loopback(names: Collection[Name]) -> dict[Name, str]:
     each, and never listens. A driver can listen there, because it reuses addresses too
     (SO_REUSEADDR), and so does each process that this one starts.
     """
-    addresses = {}
+    addresses, told = {}, names_in("names", names)
     with ExitStack() as held:
-        sockets = [held.enter_context(socket(AF_INET, SOCK_STREAM)) for _ in names]
-        for name, each in zip(names, sockets, strict=True):
+        sockets = [held.enter_context(socket(AF_INET, SOCK_STREAM)) for _ in told]
+        for name, each in zip(told, sockets, strict=True):
             each.setsockopt(SOL_SOCKET, SO_REUSEADDR, 1)
             each.bind((LOOPBACK, 0))
             addresses[name] = f"{LOOPBACK}:{each.getsockname()[1]}"

@@ -8,7 +8,7 @@ The usual types come first: a hand-over makes a dozen of these checks, and to as
 class takes as long as a step of its table.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence, Set
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence, Set
 from itertools import islice
 from math import inf, isinf
 from operator import index
@@ -36,6 +36,7 @@ _INTEGERS: Final = {int}
 _RULES: Final = {str: "text", bool: "True or False", int: "a whole number", float: "a number"}
 _NUMBER_MAX: Final = 1 << 64
 NUMBERS: Final = "a sequence of whole numbers"
+ELEMENTS: Final = f"a collection of at most {PAGES_MAX:,} values that can be hashed"
 
 
 def whole(name: str, value: object, least: int = 0, most: int = ROOM_MAX) -> int:
@@ -177,9 +178,28 @@ def strings(name: str, value: object) -> Sequence[str]:
 
 def mapping(name: str, value: object) -> Mapping[Any, Any]:
     """A mapping."""
-    if not isinstance(value, Mapping):
+    if type(value) is not dict and not isinstance(value, Mapping):
         raise _type(name, value, "a mapping")
     return value
+
+
+def hashable(name: str, value: T) -> T:
+    """A value that can be a key."""
+    try:
+        hash(value)
+    except Exception as error:
+        raise _type(name, value, "what has a hash") from error
+    return value
+
+
+def elements(name: str, value: object) -> tuple[Any, ...]:
+    """A sized collection of values that can be keys: the elements of a sort, or of an instance."""
+    try:
+        if isinstance(value, Collection) and not isinstance(value, str) and len(value) <= PAGES_MAX:
+            return hashable(name, tuple(value))
+    except Exception as error:
+        raise _type(name, value, ELEMENTS) from error
+    raise _type(name, value, ELEMENTS)
 
 
 def endpoints(name: str, value: object) -> Mapping[str, str]:

@@ -71,6 +71,7 @@ class Process:
     ) -> None:
         checked.one_of("system", system, System)
         checked.text("machine", machine)
+        checked.hashable("own", own)
         for named, mapping in (("bounded", bounded), ("rigid", rigid), ("waits", waits),
                                ("choose", choose)):
             checked.mapping(named, {} if mapping is None else mapping)
@@ -82,7 +83,7 @@ class Process:
         if table is None:
             raise SpecError(system.place, f"{system.name} has no machine {machine!r}; it has: "
                                           f"{', '.join(self._tables)}")
-        self._among: Final = _names(among)
+        self._among: Final = names_in("among", among)
         self._check_names(system)
         elements = {**_elements(self._tables, self._among), **(bounded or {})}
         self.machine: Final[Shared] = shared(table, own, elements, rigid, trace=trace, scans=True)
@@ -108,7 +109,8 @@ class Process:
                                               f"{system.name}: want a machine's name and its own "
                                               f"elements")
         if self.name not in self._among:
-            raise SpecError(system.place, f"`among` lacks this process itself, {self.name!r}")
+            raise SpecError(system.place, f"`among` lacks this process itself, by its "
+                                          f"`machine` and `own`: {shown(self.name)}")
 
     @staticmethod
     def _given(
@@ -131,6 +133,7 @@ class Process:
         """
         checked.text("name", name)
         checked.mapping("choose", {} if choose is None else choose)
+        checked.kind("now", now, float)
         if name in self._sending:
             _require_told("arguments", arguments)
             _require_told("choose", (choose or {}).values())
@@ -141,6 +144,8 @@ class Process:
     def take(self, frame: bytes, now: float) -> SharedStep | None:
         """Take a frame from another process; None if the tables do not allow it, which is counted.
         """
+        checked.one_of("frame", frame, bytes)
+        checked.kind("now", now, float)
         try:
             name, arguments = read_frame(frame)
             step = self.machine.receive(name, *arguments, choose=self._chosen(name, arguments))
@@ -155,6 +160,7 @@ class Process:
 
         Call it once at the start, and whenever these seconds are over.
         """
+        checked.kind("now", now, float)
         self._settle()
         for number, (row, given, wait) in enumerate(self._timers):
             found, since = self._since.get(number, (None, now))
@@ -227,7 +233,7 @@ def _require_told(name: str, elements: Iterable[Any]) -> None:
             size = len(msgspec.json.encode([plain(one) for one in candidates]))
             for one in candidates:
                 _element(msgspec.json.decode(msgspec.json.encode(plain(one))))
-        except (TypeError, ValueError, OverflowError, RecursionError, RemoteProtocolError):
+        except Exception:  # an element may raise any
             raise TypeError(f"{name}: element {shown(element)}: want text that can be written in "
                             f"UTF-8, a whole number of 64 bits, or a tuple of them") from None
         if size > FRAME_BYTES_MAX // 2:
@@ -277,10 +283,10 @@ def _wait(row: Row, timer: Timer, waits: Mapping[str, float]) -> float:
     return checked.seconds(f"waits[{timer.name!r}]", waits[timer.name])
 
 
-def _names(among: object) -> tuple[Name, ...]:
+def names_in(argument: str, told: object) -> tuple[Name, ...]:
     """The names of instances. Raises TypeError for anything else."""
     with suppress(TypeError, ValueError):  # it may have no dimensions, or have been released
-        if isinstance(among, Collection) and all(isinstance(one, tuple) and one for one in among):
-            return tuple(among)
-    raise TypeError(f"among {shown(among)}: want the names of all instances, each a tuple that "
+        if isinstance(told, Collection) and all(isinstance(one, tuple) and one for one in told):
+            return tuple(told)
+    raise TypeError(f"{argument} {shown(told)}: want the names of all instances, each a tuple that "
                     f"begins with the name of a machine")

@@ -1,15 +1,16 @@
 """A table's rows as compiled functions (compile.py writes them), sorted by their triggers."""
 
-from collections.abc import Callable, Collection, Hashable, Iterable, Mapping
+from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from types import CodeType
 from typing import Any, Final, NoReturn, TypeAlias
 
 from pdproto.ground.local import require_one_start
+from pdproto.runtime import checked
 from pdproto.runtime.cells import Cells, Key
 from pdproto.runtime.compile import Writer, arguments_of
-from pdproto.runtime.errors import LocalProtocolError
+from pdproto.runtime.errors import LocalProtocolError, ProtocolError
 from pdproto.spec.language.elements import ElementFunction
 from pdproto.spec.language.formula import Value
 from pdproto.spec.language.machine import Call, Completion, Row, Table
@@ -49,12 +50,16 @@ class CompiledRow:
         given: the parameters that the trigger gives. choose: for a chosen parameter, by its name,
         an element or a list of candidates. A parameter that is missing there is looked up.
         """
-        if self.search is None:
-            return given if self.guard(*given) else None
-        among = [choose.get(name) for name in self.chosen]
-        return self.search(
-            *given, *[one if one is None or isinstance(one, list) else (one,) for one in among]
-        )
+        try:
+            if self.search is None:
+                return given if self.guard(*given) else None
+            among = [choose.get(name) for name in self.chosen]
+            return self.search(
+                *given, *[one if one is None or isinstance(one, list) else (one,) for one in among]
+            )
+        except TypeError as error:  # two elements do not compare, or one has no hash
+            raise TypeError(f"row {self.row.name!r}: arguments {checked.shown(given)}, choose "
+                            f"{checked.shown(choose)}: {error}") from None
 
 
 class Trigger:
@@ -83,6 +88,27 @@ class Trigger:
         self.rows: Final = tuple(rows)
         self.fixed: Final = fixed or {}
         self.noted: Final = noted
+
+    def check(
+        self, arguments: Key, own: Key | None, members: Mapping[type[Sort], frozenset[Hashable]],
+        error: type[ProtocolError],
+    ) -> None:
+        """Raise for a wrong number of arguments (LocalProtocolError), for one that has no hash
+        (TypeError), for one outside its bounded sort, and for those of another instance.
+        """
+        problem = ""
+        if len(arguments) != len(self.sorts):
+            error, problem = LocalProtocolError, f"it takes {len(self.sorts)} arguments"
+        else:
+            checked.hashable("arguments", arguments)
+            for place, sort in self.limited:
+                if arguments[place] not in members[sort]:
+                    problem = f"{checked.shown(arguments[place])} is no {sort.__name__} here"
+            for place, element in self.fixed.items():
+                if arguments[place] != element:
+                    problem = f"it is for another instance than {own!r}"
+        if problem:
+            raise error(f"{self.name}{checked.shown(arguments)}: {problem}")
 
 
 def compiled_rows(
@@ -189,6 +215,22 @@ def fixed_places(table: Table, symbol: Symbol, own: Key | None) -> Mapping[int, 
                     named = zip(end.variables, own, strict=True)
                     return {symbol.formals.index(v): e for v, e in named if v in symbol.formals}
     return {}
+
+
+def require_instance(
+    table: Table, own: Sequence[Hashable] | None,
+    bounded: Mapping[type[Sort], Collection[Hashable]] | None,
+) -> None:
+    """Raise unless the table can be run for this instance, over these elements: see store.Shared.
+    """
+    machine = checked.one_of("table", table, Table).machine
+    for sort, elements in checked.mapping("bounded", {} if bounded is None else bounded).items():
+        checked.elements(f"bounded[{checked.shown(sort)}]", elements)
+    if machine.world or (
+            own is not None and len(checked.elements("own", own)) != len(machine.own)):
+        what = ("is the world, which has no instances" if machine.world
+                else f"needs an element for each of {machine.own!r}, not own={own!r}")
+        raise SpecError(table.place, f"{machine.name} {what}")
 
 
 def retractable_relations(table: Table) -> frozenset[Symbol]:

@@ -21,6 +21,7 @@ from itertools import islice
 from typing import Any, Final, NamedTuple, TypeAlias, assert_never
 
 from pdproto.ground.local import own_elements
+from pdproto.runtime import checked
 from pdproto.runtime.cells import Cells, Floor, Key, element_text, fault_key
 from pdproto.runtime.compile import Writer
 from pdproto.runtime.errors import LocalProtocolError, ProtocolError, RemoteProtocolError
@@ -40,6 +41,7 @@ from pdproto.runtime.rows import (
     compiled_rows,
     fixed_places,
     messages,
+    require_instance,
     retractable_relations,
 )
 from pdproto.runtime.witness import Witness
@@ -99,11 +101,12 @@ class Shared:
         *,
         scans: bool = False,
     ) -> None:
+        require_instance(table, own, bounded)
+        checked.mapping("rigid", {} if rigid is None else rigid)
+        checked.flag("scans", scans)
+        if witness is not None:
+            checked.parts("witness", witness, Witness)
         machine = table.machine
-        if machine.world or (own is not None and len(own) != len(machine.own)):
-            what = ("is the world, which has no instances" if machine.world
-                    else f"needs an element for each of {machine.own!r}, not own={own!r}")
-            raise SpecError(table.place, f"{machine.name} {what}")
         self.table: Final = table
         self.own: Final = None if own is None else tuple(own)
         self._witness: Final = witness
@@ -179,18 +182,18 @@ class Shared:
         choose: as in `call`. Raises RemoteProtocolError if no row allows the message, and
         LocalProtocolError for a wrong number of arguments.
         """
-        name = message if isinstance(message, str) else message.name
+        name = message.name if isinstance(message, Message) else checked.text("message", message)
         trigger = self._messages.get(name)
         if trigger is None:
             raise RemoteProtocolError(f"{self.table.machine.name} takes no message {name!r}")
-        self._check(trigger, arguments, RemoteProtocolError)
+        trigger.check(arguments, self.own, self._members, RemoteProtocolError)
         noted = None if trigger.noted is None else self._cells[trigger.noted]
         if noted is None or noted.read(arguments):
-            return self._take(trigger, arguments, choose or {}, RemoteProtocolError)
+            return self._take(trigger, arguments, choose, RemoteProtocolError)
         noted.write(arguments, True)
         try:
-            step = self._take(trigger, arguments, choose or {}, RemoteProtocolError)
-        except ProtocolError:
+            step = self._take(trigger, arguments, choose, RemoteProtocolError)
+        except (ProtocolError, TypeError):
             noted.write(arguments, False)
             raise
         return SharedStep(step.row, step.kind, step.sent,
@@ -205,11 +208,11 @@ class Shared:
         is missing there is looked up, if the row's guard names stored cells.
         Raises LocalProtocolError if no row allows the call.
         """
-        trigger = self._calls.get(name)
+        trigger = self._calls.get(checked.text("name", name))
         if trigger is None:
             raise LocalProtocolError(f"{self.table.machine.name} has no call {name!r}")
-        self._check(trigger, arguments, LocalProtocolError)
-        return self._take(trigger, arguments, choose or {}, LocalProtocolError)
+        trigger.check(arguments, self.own, self._members, LocalProtocolError)
+        return self._take(trigger, arguments, choose, LocalProtocolError)
 
     def fire(self, row_name: str, **parameters: Any) -> SharedStep | None:
         """Take a row on a timer or without a trigger, at these parameters (by variable name).
@@ -224,8 +227,8 @@ class Shared:
     def found(self, row_name: str, **parameters: Any) -> Key | None:
         """The parameters at which `fire` would take the row, in their order; None if it would not.
         """
-        row = self._rows.get(row_name)
-        if row is None or not row.unasked:
+        row = self._row(row_name)
+        if not row.unasked:
             raise LocalProtocolError(f"{self.table.machine.name} has no row {row_name!r} on a "
                                      "timer or without a trigger")
         if unknown := [name for name in parameters if name not in row.names]:
@@ -234,29 +237,36 @@ class Shared:
 
     def enabled(self, row_name: str, **parameters: Any) -> bool:
         """Whether the row's guard holds at these parameters. The trigger is not part of it."""
-        row = self._rows[row_name]
+        row = self._row(row_name)
+        if parameters.keys() != {*row.names}:
+            raise LocalProtocolError(f"row {row_name!r}: want the parameters {row.names!r}, not "
+                                     f"{checked.shown([*parameters])}")
         return bool(row.guard(*(parameters[name] for name in row.names)))
+
+    def _row(self, row_name: str) -> CompiledRow:
+        row = self._rows.get(checked.text("row_name", row_name))
+        if row is None:
+            raise LocalProtocolError(f"{self.table.machine.name} has no row {row_name!r}")
+        return row
 
     def _take(
         self,
         trigger: Trigger,
         arguments: Key,
-        choose: Mapping[str, Any],
+        choose: Mapping[str, Any] | None,
         error: type[ProtocolError],
     ) -> SharedStep:
+        chosen = {} if choose is None else checked.mapping("choose", choose)
         for row in trigger.rows:
             given = arguments if row.whole else tuple([arguments[place] for place in row.places])
-            if row.search is None:
-                found = given if row.guard(*given) else None
-            else:
-                found = row.found(given, choose)
+            found = row.found(given, chosen)
             if found is not None:
                 return self._fire(row, found)
         if trigger.noted is not None and not trigger.rows:
             if self._witness is not None:
                 self._witness.heard(trigger.noted, arguments)
             return SharedStep("", "ignore")
-        raise error(f"{trigger.name}{arguments!r} has no row in {self!r}")
+        raise error(f"{trigger.name}{checked.shown(arguments)} has no row in {self!r}")
 
     def _fire(self, row: CompiledRow, parameters: Key) -> SharedStep:
         if self._witness is not None:
@@ -278,13 +288,14 @@ class Shared:
 
     def value(self, symbol: Symbol, *arguments: Hashable) -> Value:
         """The value of a cell. Raises LocalProtocolError for a symbol that the table never uses."""
-        return self._cells_of(symbol).read(arguments)
+        return self._cells_of(symbol).read(checked.hashable("arguments", arguments))
 
     def element(
         self, function: ElementFunction[Any, *tuple[Any, ...]], *arguments: Hashable
     ) -> Hashable | None:
         """The value of a function into a sort; None if it has none. Raises as `value` does."""
-        return self._cells_of(function).last_of(arguments)
+        return self._cells_of(function, "function").last_of(
+            checked.hashable("arguments", arguments))
 
     def stored(self, symbol: Symbol) -> dict[Key, Value]:
         """The cells that are not initial, with their values. Raises as `value` does."""
@@ -296,13 +307,14 @@ class Shared:
         The symbol is a device variable, a relation that a message carries, or a message that has
         arrived. Raises LocalProtocolError for a variable that only this machine may write.
         """
-        cells, key = self._cells_of(symbol), tuple(arguments)
-        self._check(Trigger(symbol.name, symbol.sorts, self._bounded), key, LocalProtocolError)
+        cells, key = self._cells_of(symbol), checked.elements("arguments", arguments)
+        Trigger(symbol.name, symbol.sorts, self._bounded).check(
+            key, self.own, self._members, LocalProtocolError)
         machine = self.table.machine
         if isinstance(symbol, Variable) and symbol.owner is machine and symbol.engine is None:
             raise LocalProtocolError(f"only rows of {machine.name} may write {symbol}")
         if value not in symbol.values:
-            raise LocalProtocolError(f"{value!r} is no value of {symbol.signature}")
+            raise LocalProtocolError(f"{checked.shown(value)} is no value of {symbol.signature}")
         if cells.floor is not None and value is not True:
             raise LocalProtocolError(f"{symbol}{key!r} can never become false again")
         if self._witness is not None and isinstance(symbol, Message):
@@ -317,7 +329,8 @@ class Shared:
         For example, its process starts. elements: the row's parameters, by name. Raises
         LocalProtocolError if the table is not the world's or lacks the row.
         """
-        row = next((row for row in table.rows if row.name == row_name), None)
+        rows = checked.one_of("table", table, Table).rows
+        row = next((row for row in rows if row.name == checked.text("row_name", row_name)), None)
         if row is None or not table.machine.world:
             raise LocalProtocolError(f"the world has no row {row_name!r} in this table")
         for update in (u for u in table.updates(row) if u.symbol in self._cells):
@@ -335,6 +348,8 @@ class Shared:
         a row can make initial is initial. Numbers of an ordered sort must also lie below the floor.
         Raises LocalProtocolError, and drops nothing, for an element that has not concluded.
         """
+        checked.hashable("sort", sort)
+        checked.hashable("element", element)
         if sort in self._bounded:
             raise LocalProtocolError(f"{sort.__name__} is bounded: its elements stay")
         floors = [(c, c.floor) for c in self._cells.values() if c.floor is not None]
@@ -376,25 +391,9 @@ class Shared:
         shown += [f"... {len(self) - SHOWN_MAX:,} more"] if len(self) > SHOWN_MAX else []
         return f"{machine.name}({', '.join(own)}): {', '.join(shown) or 'initial'}"
 
-    def _cells_of(self, symbol: Symbol) -> Cells:
+    def _cells_of(self, symbol: Symbol, name: str = "symbol") -> Cells:
+        checked.hashable(name, symbol)
         cells = self._cells.get(symbol)
         if cells is None:
-            raise LocalProtocolError(f"{self.table.machine.name} keeps no {symbol}")
+            raise LocalProtocolError(f"{self.table.machine.name} keeps no {checked.shown(symbol)}")
         return cells
-
-    def _check(self, trigger: Trigger, arguments: Key, error: type[ProtocolError]) -> None:
-        """Raise for a wrong number of arguments (LocalProtocolError), for an argument outside its
-        bounded sort, and for the arguments of another instance.
-        """
-        problem = ""
-        if len(arguments) != len(trigger.sorts):
-            error, problem = LocalProtocolError, f"it takes {len(trigger.sorts)} arguments"
-        else:
-            for place, sort in trigger.limited:
-                if arguments[place] not in self._members[sort]:
-                    problem = f"{arguments[place]!r} is no {sort.__name__} here"
-            for place, element in trigger.fixed.items():
-                if arguments[place] != element:
-                    problem = f"it is for another instance than {self.own!r}"
-        if problem:
-            raise error(f"{trigger.name}{arguments!r}: {problem}")

@@ -71,14 +71,14 @@ class Lines:
         if self.ended is not None:
             return
         lines, number = bytearray(), self._lines
-        for number, rest in enumerate(told, self._lines + 1):
-            line = {"n": number, "node": self.node, "machine": machine, "end": end, **rest}
-            lines += self._encoder.encode(line) + b"\n"
         try:
+            for number, rest in enumerate(told, self._lines + 1):
+                line = {"n": number, "node": self.node, "machine": machine, "end": end, **rest}
+                lines += self._encoder.encode(line) + b"\n"
             taken = self._target.write(bytes(lines))
             if isinstance(taken, int) and taken < len(lines):  # an unbuffered file, at its limit
                 raise OSError(f"only {taken} of {len(lines)} bytes were written")
-        except (OSError, ValueError) as error:
+        except Exception as error:  # of the file; or an element that no JSON has
             self.ended = str(error)
             log.error("node %s: the trace ends after %d lines, and hand-overs go on without it: %s",
                       self.node, self._lines, error)

@@ -19,7 +19,9 @@ from msgspec.structs import astuple
 
 from pdproto.ground.layout import value_name
 from pdproto.ground.structure import table_digest
+from pdproto.runtime import checked
 from pdproto.runtime.cells import Key
+from pdproto.runtime.rows import require_instance
 from pdproto.runtime.store import Predicate, Shared
 from pdproto.runtime.trace import Lines, TraceTarget
 from pdproto.spec.language.formula import Value
@@ -36,6 +38,7 @@ class SharedTrace(Lines):
 
     def __init__(self, node: str, target: TraceTarget, *, ran: bool = True) -> None:
         super().__init__(node, target)
+        checked.flag("ran", ran)
         self._ran: Final = ran
         self._ends = 0
 
@@ -46,6 +49,7 @@ class SharedTrace(Lines):
         """Begin the trace of one machine, and return its witness. The arguments are those of
         `Shared`.
         """
+        require_instance(table, own, bounded)
         self._ends += 1
         end = End(self, table.machine.name, self._ends)
         variables = () if own is None else table.machine.own
@@ -97,6 +101,8 @@ def shared(
     scans: bool = False,
 ) -> Shared:
     """A machine run from its table (see `Shared`) that writes every step into the trace, if any."""
+    if trace is not None:
+        checked.one_of("trace", trace, SharedTrace)
     witness = None if trace is None else trace.begin(table, own, bounded)
     return Shared(table, own, bounded, rigid, witness, scans=scans)
 
