@@ -7,7 +7,7 @@ import socket
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
-from time import monotonic, perf_counter
+from time import monotonic, perf_counter, thread_time
 from types import SimpleNamespace
 from typing import Any, Final
 
@@ -32,23 +32,26 @@ from tests.items.test_data_path import Pair
 from tests.sglang.schedulers import scheduler_of
 from tests.sglang.test_receiver import Manager
 from tests.waiting import until
+from tests.waits import assert_brief
 
 KIND: Final = Kind(page_size=None, kv_cache_dtype=None, kv_layout=None)
 AT_ONCE_S: Final = 1.0  # a call waits five times as long for a registry; a busy machine, less
 
 
 class Clock:
-    """The longest of the calls that the scheduler has made."""
+    """The longest of the calls that the scheduler has made, and what each took on the processor."""
 
     def __init__(self) -> None:
         self.longest_s = 0.0
+        self.spent_s: list[float] = []
 
     def call(self, function: Any, *arguments: Any) -> Any:
-        began = perf_counter()
+        began, worked = perf_counter(), thread_time()
         try:
             return function(*arguments)
         finally:
             self.longest_s = max(self.longest_s, perf_counter() - began)
+            self.spent_s.append(thread_time() - worked)
 
 
 @pytest.fixture
@@ -93,7 +96,9 @@ def registered(server: RegistryServer, pair_endpoint: str, name: str) -> str:
 def test_each_call_of_the_scheduler_returns_at_once_while_a_registry_hangs(
     hung: str, manager: Any, at_decode: Any
 ) -> None:
-    """Seen red with the look-up made by `ensure` and `feed` themselves: 5 s a call."""
+    """Seen red with the look-up made by `ensure` and `feed` themselves: 5 s a call; and with 20 ms
+    of work in `feed`.
+    """
     plugin()
     clock = Clock()
     assert clock.call(manager.prefills.ensure, hung) is False
@@ -112,6 +117,7 @@ def test_each_call_of_the_scheduler_returns_at_once_while_a_registry_hangs(
     refusal = refusals.Refusal(queue, request, receiver, "refused")
     assert clock.call(refusal.tell) is False
     assert clock.longest_s < AT_ONCE_S
+    assert_brief(clock.spent_s)
 
 
 def test_requests_of_a_healthy_server_go_on_while_another_registry_hangs(

@@ -24,7 +24,7 @@ from pdproto.vllm.offer import KEY
 from pdproto.vllm.stats import SCHEDULER_CPU, WORKER_CPU
 from tests.vllm.engine import FOR_DECODE, Engine, Servers
 from tests.vllm.test_scheduler import NEW, prompt
-from tests.waits import Waits
+from tests.waits import Waits, assert_brief
 
 ALONE: Final = {  # when a server starts or ends, and one that only says why it is not answered
     "bind_gpu_block_pool", "build_kv_connector_stats", "build_prom_metrics", "get_finished",
@@ -36,7 +36,6 @@ CALLS: Final = [name for name in vars(KVConnectorBase_V1)
 SILENT: Final = "tcp://silent.test:5000"
 EXTRA: Final = {"insecure": True, "absent_s": 3.0,
                 "waits": {"bootstrap_timeout": 4.0, "no_news": 0.1}}
-USUAL_S, LONGEST_S = 0.001, 0.010  # of a step, in processor time: 99 % of them, and all but two
 
 
 @pytest.fixture(autouse=True)
@@ -110,9 +109,7 @@ def test_no_call_of_vllm_waits_for_what_hangs(
 def test_a_step_takes_no_longer_while_peers_hang(
     closing: ExitStack, folder: Path, addresses: list[str]
 ) -> None:
-    """In processor time, which a busy machine seldom lengthens: one step of 23 ms was seen beside
-    three other tests. Seen red with 20 ms of work in `Seals.doubt`.
-    """
+    """Seen red with 20 ms of work in `Seals.doubt`."""
     servers = pair(closing, folder)
     ask_for_all(servers, addresses, range(2))  # what is made once is made
     for engine in (servers.prefill, servers.decode):
@@ -120,7 +117,4 @@ def test_a_step_takes_no_longer_while_peers_hang(
     ask_for_all(servers, addresses, range(2, 8))
     for engine in (servers.prefill, servers.decode):
         for name in (SCHEDULER_CPU, WORKER_CPU):
-            spent = sorted(seconds for stats in engine.stats for seconds in stats[name])
-            assert len(spent) > 20
-            assert spent[-3] < LONGEST_S, name
-            assert spent[len(spent) * 99 // 100 - 1] < USUAL_S, name
+            assert_brief((seconds for stats in engine.stats for seconds in stats[name]), name)
