@@ -183,6 +183,10 @@ CELLS: Final = (
          "and a start on the same ports, one after the other, under load: no request fails, and "
          "each server that has come back serves",
          "next-run-unknown"),
+    Cell("kill -9 one of two decodes", "fleet-short", "kill_one_decode",
+         "with 50 in flight, and a router that tries again: each is answered right, prefill "
+         "computes again at most what was under way, and nothing is left at the others",
+         "wrong-page"),
     Cell("2 P and 2 D, DP attention", "dp-fleet", "all_ranks",
          "two ranks in each of two prefill and two decode servers behind a router that names no "
          "rank: all eight ranks have hand-overs", "first-rank-only"),

@@ -431,9 +431,10 @@ DEFECTS: Final[Mapping[str, Callable[[], None]]] = {
         page_twice, parts_repeated, attempt_repeated, chunks_limited, name_unread,
         length_unlimited, refusal_untold, front_untold, recompute_unasked, leak_check_off,
         layers_from_zero, heads_swapped, first_rank_only, next_run_unknown, window_left_out,
-        misfit_unnoticed, waits_for_ever, queue_timed, decode_waited_for, silence_as_death,
-        gone_for_good, registry_asked, prompts_unnamed, statuses_by_room, room_zero_taken,
-        once_unsaid, members_alike, room_once, registers_once, port_ignored, unregistered, norm_off)
+        misfit_unnoticed, waits_for_ever, queue_timed, decode_waited_for,
+        silence_as_death, gone_for_good, registry_asked, prompts_unnamed, statuses_by_room,
+        room_zero_taken, once_unsaid, members_alike, room_once, registers_once, port_ignored,
+        unregistered, norm_off)
 }
 
 

@@ -12,12 +12,14 @@ from typing import Final, Self
 from examples.sglang_servers.serving import SglangServer
 from tests.servers.census import by_rank
 from tests.servers.checks import equality_short
-from tests.servers.load import Answer, Ask, asks, send
+from tests.servers.load import Answer, Ask, asks, send, send_and_kill
 from tests.servers.stage import Layout, Pair, Stage
 from tests.servers.suite import Finding, UntestedError
 
 ASKED: Final = asks(48)  # again and again
 AT_ONCE: Final = 12
+DYING: Final = asks(50, seed=11)
+FIRST: Final = 4  # of these are answered before the kill
 OK: Final = "200 OK"
 PATIENCE_S: Final = 60.0
 BETWEEN: Final = 24  # requests that a fleet answers between two kills
@@ -48,6 +50,30 @@ def rolling_restart(stage: Stage, layout: Layout) -> Finding:
     assert not (left := pair.left()), f"afterwards are held: {left}"
     stage.end()  # its census is that of other processes
     return Finding(len(wanted), found.equal, f"{hit} under way at the {len(kills)} kills")
+
+
+def kill_one_decode(stage: Stage, layout: Layout) -> Finding:
+    """The router sends what that one had again, to both sides: SGLang keeps no room (decision 105),
+    so prefill computes it again. Both are short of memory, so many wait for their hand-over.
+    """
+    pair = stage.pair(layout)
+    reference, victim = stage.reference(layout.model, DYING), pair.decode
+    before = _answered_by_prefills(pair)
+    answers, _ = send_and_kill(pair.through, DYING, lambda: victim.signal_all(signal.SIGKILL),
+                               first=FIRST)
+    found = reference.require_right(DYING, answers, pair.told)
+    again = _answered_by_prefills(pair) - before - len(DYING)
+    if again < 1:
+        raise UntestedError("no request was under way at the decode server that was killed")
+    assert again <= len(DYING) - FIRST, f"{again} computed again, and so many were not under way"
+    stage.restart(victim)
+    assert not (left := pair.left()), f"afterwards are held: {left}"
+    stage.end()  # its census is that of other processes
+    return Finding(len(DYING), found.equal, f"{again} computed again")
+
+
+def _answered_by_prefills(pair: Pair) -> int:
+    return sum(_answered(one) for one in pair.servers if one.bootstrap is not None)
 
 
 class Load:

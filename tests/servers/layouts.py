@@ -59,6 +59,8 @@ LAYOUTS: Final[Mapping[str, Layout]] = {
     "dp": Layout(model="latent", env=TWO_RANKS, both=DP_2),
     "dp-fleet": Layout(model="latent", env={**TWO_RANKS, **BOOTSTRAP}, both=DP_2, each=2),
     "fleet": Layout(each=2, env=BOOTSTRAP),
+    "fleet-short": Layout(each=2, env=BOOTSTRAP,
+                          decode=("--max-total-tokens", str(2 * SHORT_TOKENS))),
     "latent": Layout(model="latent"),
     "window": Layout(model="window", evidence="hybrid_swa=True"),
     "mooncake": Layout(backend="mooncake"),
