@@ -168,7 +168,7 @@ class Mover:
                 if still and len(still) == len(self._moving):
                     sleep(PAUSE_SECONDS)
                 self._moving = still
-        except Exception as error:
+        except BaseException as error:  # see Rule 4 of net/threads.py
             # A defect of ours, or undocumented behaviour of the library: it ends the engine.
             self._source.loop.call(partial(_raise, error))
         self._source.movers.discard(self)
@@ -222,7 +222,7 @@ class Mover:
             move.registered += 1
 
 
-def _raise(error: Exception) -> None:
+def _raise(error: BaseException) -> None:
     raise error
 
 

@@ -71,7 +71,7 @@ class Core:
         self.again = False  # the node itself wants another turn at once
         self.backlog: Final = Backlog(self.is_late)
         self.now = self.turned = 0.0  # of this turn: on the own clock, and on the transport's
-        self.on_defect: Callable[[Exception], None] = _raise
+        self.on_defect: Callable[[BaseException], None] = _raise
         self.on_callback_error: Callable[[str, BaseException], None] = self._note_callback
         self.transport: Transport
         # Methods of the transport, bound once because they are called often. For any thread.
@@ -162,7 +162,9 @@ class Core:
             self._serve(arrived.requests, to_the_end=True)
             for end in self.parts.end:
                 end()
-        except Exception:
+        except BaseException as error:  # a request of the application is a part of it
+            if threads.is_of_program(error):
+                raise
             log.exception("node %s: its last turn failed; some peers hear nothing of it", self.name)
         yield from self.connections.farewells(self.now)
 
@@ -377,7 +379,7 @@ class Core:
             give_up(peer, frame, why)
 
 
-def _raise(error: Exception) -> None:
+def _raise(error: BaseException) -> None:
     raise error
 
 

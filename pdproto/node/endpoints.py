@@ -11,6 +11,7 @@ from typing import Any, Final, TypeAlias
 
 from pdproto.ground.layout import Indices
 from pdproto.ground.structure import table_digest
+from pdproto.net import threads
 from pdproto.node.core import Core
 from pdproto.node.handle import log_fields
 from pdproto.node.part import Part, Reaction, Turn, Writer
@@ -175,7 +176,9 @@ class Endpoints:
         for reaction, indices in plan.reactions:
             try:
                 reaction(endpoint, indices)
-            except Exception as error:  # the others, too, are effects of a step that was taken
+            except BaseException as error:  # the others, too, are effects of a step that was taken
+                if threads.is_of_program(error):
+                    raise
                 self._core.on_defect(error)
         owner = endpoint.owner
         owner.status = plan.status

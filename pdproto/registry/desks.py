@@ -59,7 +59,7 @@ class Desk:
                 job()
             except LocalProtocolError:
                 pass  # the node has been closed, and waits for no answer
-            except Exception:
+            except BaseException:  # this is a thread of ours: see Rule 4 of net/threads.py
                 log.exception("%s", self._thread.name)
 
     def _pause(self) -> float | None:

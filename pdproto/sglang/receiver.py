@@ -52,7 +52,7 @@ class PdprotoKVReceiver(BaseKVReceiver):
     ) -> None:
         self.kv_mgr = mgr
         self.bootstrap_addr = bootstrap_addr
-        self.bootstrap_room = NO_ROOM if bootstrap_room is None else bootstrap_room
+        self.bootstrap_room = NO_ROOM  # also if it cannot be: SGLang and we have it for a key
         self.receiver: Receiver | None = None
         self.bootstrap_infos: list[dict[str, Any]] | None = None
         self.abort_notified = False

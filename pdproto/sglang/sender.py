@@ -21,7 +21,7 @@ from pdproto.node.prefill.sender import Lane, Sender
 from pdproto.pages.copies import Computed
 from pdproto.runtime import checked
 from pdproto.runtime.automaton import Automaton, Event
-from pdproto.sglang.prompts import room_of
+from pdproto.sglang.prompts import NO_ROOM, room_of
 from pdproto.sglang.statuses import failed
 from pdproto.spec.handoff.poll import SENDING_SETTLED, KVPoll
 from pdproto.spec.handoff.roles import Buffer, Chunk, Life, Sink, Source
@@ -106,7 +106,7 @@ class PdprotoKVSender(BaseKVSender):
     ) -> None:
         self.kv_mgr = mgr
         self.bootstrap_server_url = bootstrap_addr
-        self.bootstrap_room = bootstrap_room
+        self.bootstrap_room = NO_ROOM  # also if it cannot be, as at decode
         self._pages = self._sent = self._slot = self._bytes = self._prefix = 0
         self._began: float | None = None
         self._has_begun = self._is_over = False  # over: SGLang asks for no status of all stages
@@ -126,8 +126,10 @@ class PdprotoKVSender(BaseKVSender):
     def _opened(self, room: int, named: int | None) -> Sender | Absent:
         """The hand-over; one that has failed, for a room that cannot be. Decode refuses it, too."""
         try:
+            self.bootstrap_room = room_of(room)
             named = checked.whole_or_none("disagg_prefill_dp_rank", named)
-            return self.kv_mgr.prefill.open(room_of(room), named=named, prompt=self.kv_mgr.prompt)
+            return self.kv_mgr.prefill.open(self.bootstrap_room, named=named,
+                                            prompt=self.kv_mgr.prompt)
         except (TypeError, ValueError) as error:
             refused = Absent()
             refused.abort(str(error))

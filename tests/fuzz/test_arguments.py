@@ -1,27 +1,23 @@
 """Odd values for each argument of the public calls: the call raises, or that hand-over alone ends.
 
 By day each argument gets each odd value once, the others being right. By night the arguments of a
-call are drawn together.
+call are drawn together (test_together.py).
 """
 
 import asyncio
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass, fields
 from functools import partial
-from itertools import product, repeat
-from pathlib import Path
+from itertools import repeat
 from threading import Thread
 from typing import Any, Final
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 
 from pdproto import (
     DirectPages,
-    HandoffFailedError,
     Link,
     OperatorPort,
     RegistryClient,
@@ -45,7 +41,6 @@ from pdproto.transport.settings import Settings
 from pdproto.vllm.offer import KEY, VERSION, Offer, offer_in, placed
 from pdproto.vllm.seals import Seals
 from tests.node.data_paths import ENDED, Cluster, SinkDataPath, SourceDataPath, cluster
-from tests.property.profiles import NIGHTLY
 from tests.waiting import PATIENCE_S, until
 
 SHORT: Final = {"bootstrap_timeout": 2.0, "transfer_timeout": 2.0, "no_drain": 0.2}
@@ -355,31 +350,15 @@ def test_pages_that_do_not_exist_are_refused_at_the_call() -> None:
             case.call(pages=[1, 32])
 
 
-@pytest.mark.nightly
-@settings(max_examples=100_000 if NIGHTLY else 300, deadline=None,
-          suppress_health_check=list(HealthCheck))
-@given(st.data())
-def test_odd_values_together(data: st.DataObject) -> None:
-    with cluster(waits=SHORT) as nodes:
-        world = World(nodes)
-        every = list(cases(world))
-        for _ in range(20):
-            case = data.draw(st.sampled_from(every))
-            argument = st.sampled_from(sorted(case.good))
-            drawn = data.draw(st.dictionaries(argument, st.one_of(
-                st.text(), st.binary(), st.integers(), st.floats(), st.lists(st.integers()))))
-            odd = data.draw(st.dictionaries(argument, st.sampled_from(sorted(ODD))))  # have no repr
-            with suppress(TypeError, ValueError, ProtocolError, HandoffFailedError):
-                case.call(**case.good | drawn | {name: ODD[one] for name, one in odd.items()})
-        world.ends()
+OFFER: Final[dict[str, Any]] = {
+    "version": VERSION, "room": "5", "tokens": 3, "firsts": [0], "carried": 3, "layout": {"a": "b"},
+    "ranks": [[0, 0, "prefill", "tcp://127.0.0.1:9"]], "prompt": {"tokens": "ab"}, "loopback": "",
+    "seal": "ab"}
 
 
 def odd_offers() -> Iterator[dict[str, Any]]:
     """Parameters of a client of decode's HTTP port: each field of an offer, with each odd value."""
-    right: dict[str, Any] = {"version": VERSION, "room": "5", "tokens": 3, "firsts": [0],
-                             "carried": 3, "layout": {"a": "b"},
-                             "ranks": [[0, 0, "prefill", "tcp://127.0.0.1:9"]],
-                             "prompt": {"tokens": "ab"}, "loopback": "", "seal": "ab"}
+    right: dict[str, Any] = {**OFFER}
     assert right.keys() == set(Offer.__struct_fields__)
     json = type(None), str, bool, int, float, list, dict
     for value in (value for value in ODD.values() if type(value) in json):
@@ -396,19 +375,28 @@ def odd_offers() -> Iterator[dict[str, Any]]:
         yield {value if isinstance(value, str) else "z": right}
 
 
-def test_an_odd_offer_is_an_offer_or_refused_with_a_reason_that_can_be_sent(
-    tmp_path: Path
-) -> None:
-    """Without keys, with the secret, and with those of a member. Seen red with seals compared as
-    text: TypeError.
-    """
-    (member,) = write_members(str(tmp_path), ["one"])
-    halves = list(map(Seals, (Settings(), Settings(secret=new_secret()), Settings(keys=member))))
-    for params, seals in product(odd_offers(), halves):
+@pytest.fixture(scope="module")
+def seals(tmp_path_factory: pytest.TempPathFactory) -> Sequence[Seals]:
+    """Those of servers without keys, with the secret, and with the keys of a member."""
+    (member,) = write_members(str(tmp_path_factory.mktemp("keys")), ["one"])
+    return [*map(Seals, (Settings(), Settings(secret=new_secret()), Settings(keys=member)))]
+
+
+def require_offer_or_reason(params: Mapping[str, Any], seals: Iterable[Seals]) -> None:
+    """Each server takes the parameters for an offer, or has a reason that can be sent."""
+    for each in seals:
         try:
             offer = offer_in(params)
             checked.endpoints("ranks", dict(placed(offer.ranks).values()))
-            told = seals.doubt(offer) or ""
+            told = each.doubt(offer) or ""
         except ValueError as error:
             told = str(error)
         assert len(told.encode()) < 8_000
+
+
+def test_an_odd_offer_is_an_offer_or_refused_with_a_reason_that_can_be_sent(
+    seals: Sequence[Seals]
+) -> None:
+    """Seen red with seals compared as text: TypeError."""
+    for params in odd_offers():
+        require_offer_or_reason(params, seals)

@@ -9,6 +9,7 @@ import io
 import logging
 from collections.abc import Callable, Iterator
 from contextlib import closing, suppress
+from functools import cache
 from importlib import import_module
 from inspect import isfunction, signature
 from pathlib import Path
@@ -132,6 +133,7 @@ def test_no_argument_of_a_public_function_is_left_out(tmp_path: Path) -> None:
     assert wanted == tried
 
 
+@cache
 def readers() -> dict[str, Callable[..., Any]]:
     """The public functions of pdproto.vllm that take kv_transfer_params."""
     found: dict[str, Callable[..., Any]] = {}

@@ -8,6 +8,8 @@ from types import SimpleNamespace
 from typing import Any, Final
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from tests.skips import SGLANG
 
@@ -24,11 +26,14 @@ from pdproto.registry.lookups import Lookups
 from pdproto.runtime.limits import REASON_MAX
 from pdproto.sglang.prefills import Kind, Prefills
 from pdproto.sglang.prompts import note_request
+from pdproto.sglang.receiver import PdprotoKVReceiver
 from pdproto.sglang.sender import PdprotoKVSender
 from pdproto.spec.handoff.poll import KVPoll
 from tests.items.test_data_path import Pair
+from tests.property.profiles import NIGHTLY
 from tests.sglang.schedulers import Stages, prefill_manager
 from tests.sglang.test_receiver import Manager, receiver_of
+from tests.tiers import examples
 from tests.waiting import until
 
 ROOMS: Final = (None, -1, -(2**63), 0, 2**63, 2**64 - 1, 2**70, 1.0, True, "7")
@@ -119,6 +124,43 @@ def test_the_answers_of_ever_new_addresses_are_bounded(monkeypatch: pytest.Monke
         address = f"no address {number}"
         until(lambda: _is_answered(asked, address))  # noqa: B023 - called here
     assert len(asked._found) == 3
+
+
+LEAVES: Final = st.one_of(
+    st.none(), st.booleans(), st.integers(), st.integers(0, 2**64), st.floats(), st.text(),
+    st.sampled_from((*ROOMS, *HOSTS, *PORTS)))
+JSON: Final = st.one_of(LEAVES, st.lists(LEAVES, max_size=3),
+                        st.dictionaries(st.text(max_size=3), LEAVES, max_size=3))
+TEXT: Final = st.one_of(st.text(max_size=300), st.sampled_from(HOSTS))
+FIELDS: Final = ("bootstrap_room", "bootstrap_host", "bootstrap_port", "disagg_prefill_dp_rank")
+
+
+@settings(max_examples=20_000 if NIGHTLY else examples(40, 300), deadline=None,
+          suppress_health_check=list(HealthCheck))
+@given(st.fixed_dictionaries(dict.fromkeys(FIELDS, JSON)), TEXT)
+def test_drawn_fields_of_a_body_fail_their_request_alone(
+    pair: Pair, fields: dict[str, Any], host: str
+) -> None:
+    """Each field with any value of JSON, and with text for the host, which SGLang requires.
+
+    Seen red: a room of 100,000 characters, and one that is no UTF-8, were in the reason as they
+    came, and one without a hash raised in `clear`, which would have ended the server.
+    """
+    room, _, port, rank = fields.values()
+    prefills = Prefills(Kind(None, None, None), TpRank(1, 0), TpRank(1, 0), lambda: ())
+    manager: Any = Manager(pair)
+    manager.prefills = prefills
+    for asked in (host, fields["bootstrap_host"]):
+        address = f"{asked}:{port}"
+        prefills.ensure(address)
+        receiver: Any = PdprotoKVReceiver(manager, address, room)
+        receiver.init(0)
+        sender = sender_of(pair, room, rank)
+        for half in (sender, receiver):
+            assert half.poll() in KVPoll
+            half.abort()
+            assert reason(half)
+            half.clear()
 
 
 def _is_answered(asked: Lookups, address: str) -> bool:
