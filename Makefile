@@ -15,7 +15,7 @@ INSTALL := -m pip install --quiet --no-compile
 ALONE := flock setup.py
 
 .PHONY: help run setup installed installed-all test tests test-all quick lint types coverage test-ptx test-gpu bench-gpu bench bench-ratios soak soak-million soak-day docs clean \
-  test-spark test-image docs-site tag wheel test-wheel test-sglang-quick serve-sglang test-servers test-servers-quick test-servers-gpu bench-servers test-vllm test-vllm-quick serve-vllm test-servers-vllm test-servers-vllm-gpu bench-servers-vllm
+  test-spark test-image docs-site tag wheel test-wheel test-sglang-quick serve-sglang test-servers test-servers-quick test-servers-gpu bench-servers test-vllm test-vllm-quick serve-vllm test-servers-vllm test-servers-vllm-quick test-servers-vllm-gpu bench-servers-vllm
 
 help:
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' Makefile
@@ -218,6 +218,9 @@ serve-vllm: $(VLLM)/.installed ## a tiny model over two vLLM servers and a proxy
 
 test-servers-vllm: $(VLLM)/.installed ## real vLLM servers on this machine, every cell (45 minutes at most)
 	$(VLLM)/bin/python -m tests.vllm_servers
+
+test-servers-vllm-quick: $(VLLM)/.installed ## the same: another prompt, and rooms that are asked for twice (3 minutes at most)
+	$(VLLM)/bin/python -m tests.vllm_servers --quick
 
 test-servers-vllm-gpu: ## the same of vLLM
 	$(PYTHON_GPU) -m tests.vllm_servers --device cuda

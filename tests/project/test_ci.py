@@ -115,12 +115,14 @@ def test_a_stage_that_fails_fails_the_run_after_the_others(clone: Path) -> None:
     assert [(line[2], line[3]) for line in told] == [
         ("passed", "tools"), ("passed", "install"), ("FAILED", "test"), ("passed", "run"),
         ("passed", "sglang"), ("passed", "servers"), ("passed", "vllm"),
+        ("passed", "servers-vllm"),
     ]  # fmt: skip
     assert all(line[0].isdigit() for line in told)
     calls = [line for line in (clone / "calls").read_text().splitlines() if "make" in line]
     assert calls == [
         "make --jobs 3 installed-all", f"make test TEST_OPTIONS={OPTION}", "make run",
         "make test-sglang-quick", "make test-servers-quick", "make test-vllm-quick",
+        "make test-servers-vllm-quick",
     ]  # fmt: skip
 
 

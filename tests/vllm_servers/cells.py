@@ -117,7 +117,7 @@ running servers (`python -m tests.vllm_servers --defects`).
 CELLS: Final = (
     Cell("equality", "plain", "equality",
          "greedy tokens and log probabilities are those of one server; over TCP, into the blocks",
-         "wrong-block", quick=True),
+         "wrong-block"),
     Cell("both at once", "at-once", "equality",
          "the proxy asks both servers at once: blocks go while prefill computes", "block-in-part"),
     Cell("first token", "first-token", "first_token",
@@ -125,10 +125,10 @@ CELLS: Final = (
          "loads each token of each prompt, and goes on behind it", "prompts-whole"),
     Cell("half leave", "plain", "half_leave",
          "of 120 clients half close their connection: the others are served, nothing is left",
-         "end-untold", quick=True),
+         "end-untold"),
     Cell("prefill stopped", "suspicious", "prefill_stopped",
          "prefill stands still for 8 s while a client waits and another leaves: both servers live",
-         "told-twice", quick=True),
+         "told-twice"),
     *(Cell(f"{one}", "defaults", "stands_still",
            f"{IN_FLIGHT} requests are in flight, and {MEANWHILE} more come: each is answered, "
            "nothing is held, both serve on",
@@ -136,11 +136,11 @@ CELLS: Final = (
            given=(one,)) for one in STANDSTILLS),
     Cell("kill -9 prefill", "kill", "kill_prefill",
          "before the read and in mid-write, with 60 in flight: each request ends within 10 s; "
-         "decode serves with the next prefill", "loss-unnoticed", quick=True),
+         "decode serves with the next prefill", "loss-unnoticed"),
     Cell("kill -9 decode", "kill", "kill_decode",
          "before the read and in mid-write, with 60 in flight: each request ends, and prefill has "
          "its blocks back, within 10 s; prefill serves with the next decode",
-         "loss-unnoticed", quick=True),
+         "loss-unnoticed"),
     Cell("params cut", "plain", "params_cut",
          "a proxy that cuts what prefill has answered, or has another version or a room that never "
          "was: an error, at once",
@@ -152,13 +152,14 @@ CELLS: Final = (
          "prompts-uncompared", quick=True),
     Cell("one room for several", "plain", "shared_room",
          "a request of three samples (`n`) is answered right; one of two prompts, of which the "
-         "proxy passes one offer on, ends with an error at once", "room-waits"),
+         "proxy passes one offer on, ends with an error at once", "room-waits",
+         quick=True),
     Cell("kill -9 one of two decodes", "kept", "kill_one_decode",
          "with 50 in flight, and a proxy that asks the other one then: each is answered right, and "
-         "prefill computes no prompt twice", "nothing-kept", quick=True),
+         "prefill computes no prompt twice", "nothing-kept"),
     Cell("hedged", "kept", "hedged",
          "two decode servers are asked for each request at once, and one of them again afterwards: "
-         "each answer is right, and prefill computes no prompt twice", "nothing-kept"),
+         "each answer is right, and prefill computes no prompt twice", "nothing-kept", quick=True),
     Cell("late read", "late", "late_read",
          "decode is asked after prefill has given the blocks to others: an error within 10 s",
          "blocks-given-early"),

@@ -55,6 +55,7 @@ TEXTS: Final = [f"{number}: who holds the blocks of request {number * 37}?" * (1
                 for number in range(10)]
 LOADED: Final = 3  # requests have their blocks when a server is killed
 MIXED: Final = [Ask(ask.prompt[-90:], 8) for ask in asks(2, seed=8, shortest=90, longest=91)]
+QUICK: Final = (*MIXED, *HEDGED)
 ALL: Final = (*MANY, *LONG, *STOPPED, *LATE, *MIXED, *HEDGED, *DYING)
 
 
