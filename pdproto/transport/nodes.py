@@ -253,8 +253,10 @@ class PrefillNode(RunningNode):
         halves come more than a second apart (decision 046). prompt: a name for all that the KV
         depends on (at most 32 bytes, such as a digest), the same on both servers. The request gets
         a life of this prompt; if its room brings another one only, both ends fail, and tell both
-        names. Raises LocalProtocolError when the node is closed, TypeError or ValueError for
-        a room or a prompt that is none.
+        names. Without it a request meets lives without a prompt alone, in the order of both: decode
+        then gets the KV of whatever prompt prefill has computed in this room, with Success, and no
+        end compares them (decision 101). Raises LocalProtocolError when the node is closed,
+        TypeError or ValueError for a room or a prompt that is none.
         """
         return self._met(self._node.open(room, on_released, watcher, named, use, prompt))
 

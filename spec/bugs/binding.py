@@ -73,11 +73,13 @@ BUGS: Final[tuple[Bug, ...]] = (
         "get the answer to another prompt, with status 200.", NOT_COMPARED, TWO_PROMPTS,
         "S19_a_running_life_has_its_prompt",
         note="Other backends of SGLang hang or end their schedulers (sglang #40125)."),
-    Bug("prompt-by-params", "vllm 0.32: kv_transfer_params of another prompt of the same length",
+    Bug("prompt-by-params",
+        "vllm #52234, comment of 2026-09-18 (the previous prompt's answer for the new prompt); "
+        "vllm 0.32: kv_transfer_params of another prompt of the same length",
         "Decode answers a prompt from the KV of another, and keeps it in its prefix cache for "
         "everybody.", NUMBER_ALONE, prompts.NAMED.configurations["default"],
         "S19_a_running_life_has_its_prompt",
-        note="NixlConnector does the same."),
+        note="NixlConnector does the same. The failed load of #52234 itself is B51."),
     Bug("prompt-in-order", "pdproto itself; a room whose requests are bound in one order",
         "A life and a request of one prompt wait, because an older request of the room waits for "
         "another prompt.", BY_ORDER, prompts.NO_TIMERS.configurations["default"],

@@ -31,6 +31,10 @@ from pdproto.runtime.wire import (
 STRANGER: Final = "stranger"
 HERE: Final = "tcp://127.0.0.1:1"  # where nobody listens
 U63_MAX: Final = (1 << 63) - 1
+NUMBERS: Final = range(4)  # of rooms, and of generations
+USES: Final[Sequence[int | None]] = None, 0, 1
+PROMPTS: Final[Sequence[bytes | None]] = None, b"a" * 16, b"b" * 16
+LIVES: Final = len(NUMBERS) ** 2 * len(USES) * len(PROMPTS)  # that frames of one run may name
 EDGES: Final[Sequence[Any]] = (
     0, 1, -1, U63_MAX, U63_MAX + 1, 1 << 64, 0.5, float("inf"), None, True, "", "\0", "d0",
     STRANGER, "x" * limits.NAME_MAX, "x" * (limits.NAME_MAX + 1), b"", b"\xff" * 32, [], [[]], {},
@@ -45,7 +49,8 @@ def chance(number: int) -> random.Random:
 
 def frame_of(some: random.Random, incarnation: int = 99) -> AnyFrame:
     """A frame that is well-formed."""
-    life = Life(some.randrange(4), some.choice((incarnation, incarnation, 1)), some.randrange(4))
+    life = Life(some.choice(NUMBERS), some.choice((incarnation, incarnation, 1)),
+                some.choice(NUMBERS), use=some.choice(USES), prompt=some.choice(PROMPTS))
     makers: Sequence[Callable[[], AnyFrame]] = (
         lambda: Introduce(life, (STRANGER,), HERE),
         lambda: Publish(life, some.randbytes(8), some.randrange(4), (STRANGER, "d1"), HERE),

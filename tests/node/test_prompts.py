@@ -11,12 +11,20 @@ from typing import Any, Final
 import pytest
 
 from pdproto.node.prefill import binding, binding_rooms
-from pdproto.node.prefill.binding_room import COMPARED
+from pdproto.node.prefill.binding_room import COMPARED, Room
 from pdproto.node.prefill.binding_rooms import BindingRooms
 from pdproto.runtime import checked
-from pdproto.runtime.role import RANK_ALONE, RankRole
-from pdproto.spec.handoff.binding_prompts import HERE, NAMED, NONE_ALIKE_OPEN, ORDERED, fits
+from pdproto.runtime.role import RANK_ALONE, WINDOW, RankRole
+from pdproto.spec.handoff.binding_prompts import (
+    HERE,
+    NAMED,
+    NONE_ALIKE_OPEN,
+    OLDEST_ALIKE,
+    ORDERED,
+    fits,
+)
 from pdproto.spec.handoff.binding_tables import (
+    OLDEST,
     Meeting,
     ask,
     d,
@@ -28,6 +36,7 @@ from pdproto.spec.handoff.binding_tables import (
 )
 from pdproto.spec.handoff.poll import KVPoll
 from pdproto.spec.language import (
+    AddClause,
     DropClause,
     DropRow,
     Ignore,
@@ -37,6 +46,7 @@ from pdproto.spec.language import (
     edited,
     exists,
 )
+from pdproto.spec.language.machine import Call
 from pdproto.spec.language.system import System
 from tests.node.data_paths import ENDED, Cluster, cluster, polls, published
 from tests.waiting import until
@@ -100,6 +110,21 @@ def test_each_life_gets_the_request_of_its_prompt_in_any_order(
     """Three clients, three prompts, one room, at once. Seen red with `bind` blind to prompts."""
     found = served(nodes, [A, B, C], [letter.encode() * 16 for letter in lives])
     assert found == {A: {A}, B: {B}, C: {C}}
+
+
+def test_a_life_waits_for_no_older_request_of_another_prompt(nodes: Cluster) -> None:
+    older, asked = nodes.senders(ROOM, prompt=A), nodes.senders(ROOM, prompt=B)
+    receivers = published(nodes.receivers(ROOM, prompt=B))
+    until(polls(asked, KVPoll.WAITING_FOR_INPUT))
+    for sender in asked:
+        sender.send([1, 2, 3])
+    until(polls([*asked, *receivers], KVPoll.SUCCESS))
+    assert {sender.poll() for sender in older} == {KVPoll.BOOTSTRAPPING}
+    for receiver in receivers:
+        receiver.close()
+    for sender in older:
+        sender.abort("the test ends")
+    until(polls(older, KVPoll.FAILED))
 
 
 def test_more_prompts_than_are_compared_get_their_own(nodes: Cluster) -> None:
@@ -269,3 +294,35 @@ def test_without_a_row_of_mix_ups_a_request_waits_for_its_clock(
         until(polls([sender], KVPoll.FAILED))
         assert (sender.failure or "").startswith("bootstrap_timeout")
         receiver.close()
+
+
+def test_with_one_order_of_all_prompts_a_life_waits_for_an_older_request(
+    monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A room whose prompts have states of their own cannot do that: here they have one."""
+    take = Room._take
+
+    def in_one_state(room: Room, of: Any, event: Any) -> None:
+        both = [one for one in room._prompts.values() if one is of or one.requests]
+        if len(both) == 1:
+            take(room, of, event)
+            return
+        key: Any = next(key for key, known in room._automaton._events.items() if known is event)
+        (one, other), shift = both, WINDOW * both.index(of)
+        if key[0] is Call:
+            room._take_both(one, other, lambda all_: all_.call(key[1], (key[2][0] + shift,)))
+        else:
+            d, h, p = key[1]
+            room._take_both(one, other, lambda all_: all_.message(key[0], (d, h + shift, p)))
+
+    given(monkeypatch, ORDERED, DropClause("bind", OLDEST_ALIKE), AddClause("bind", OLDEST))
+    monkeypatch.setattr(Room, "_take", in_one_state)
+    with cluster(waits=NO_CLOCK) as nodes:
+        senders = [*nodes.senders(ROOM, prompt=A), *nodes.senders(ROOM, prompt=B)]
+        (life,) = published(nodes.receivers(ROOM, prompt=B))
+        until(lambda: life.life in nodes.prefills[0]._node.binding.rooms)
+        assert {sender.poll() for sender in senders} == {KVPoll.BOOTSTRAPPING}
+        for sender in senders:
+            sender.abort("the test ends")
+        until(polls([*senders, life], KVPoll.FAILED))
+        life.close()
