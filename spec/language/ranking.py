@@ -39,11 +39,15 @@ class Help:
 
     at: the witness, or the variable of the property, for each of its parameters. A parameter with
     the name of a variable of the property is that variable; all others stand for any elements.
+
+    ends: the row, and each that disables it, ends the wait itself where it moves nothing that only
+    goes forward. Not with `at`.
     """
 
     row: str
     when: Formula = TRUE
     at: Mapping[Sort, Sort] = field(default_factory=dict)
+    ends: bool = False
 
 
 @dataclass(frozen=True, slots=True)

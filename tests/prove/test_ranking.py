@@ -184,6 +184,55 @@ def test_a_row_that_may_be_kept_from_firing_does_not_last() -> None:
         Help("begin"), Help("end"), Help("open"))) == set()
 
 
+def lamps(*rows: str) -> System:
+    """Lamps that are switched on and off without end; the claim is about one that is broken."""
+    lamp, world = Machine("lamp", j), Machine("world", world=True)
+    on, broken, seen = (lamp.relation(name) for name in ("on", "broken", "seen"))
+    known = {
+        "light": Row("light", choose=(j,), when=~on(j), do=[on(j).to(True)]),
+        "put_out": Row("put_out", choose=(j,), when=on(j), do=[on(j).to(False)], fair=False),
+        "break": Row("break", choose=(j,), when=~broken(j), do=[broken(j).to(True)], fair=False),
+        "mend": Row("mend", choose=(j,), when=broken(j), do=[broken(j).to(False)]),
+        "mend_unseen": Row("mend", choose=(j,), when=[broken(j), ~seen(j)],
+                           do=[broken(j).to(False)]),
+        "mend_another": Row("mend", choose=(j, i), when=[broken(j), i.differs(j)],
+                            do=[broken(i).to(False)]),
+        "replace": Row("replace", choose=(j,), when=broken(j), do=[broken(j).to(False)],
+                       fair=False),
+        "look": Row("look", choose=(j,), when=~seen(j), do=[seen(j).to(True)], fair=False),
+        "look_away": Row("look_away", choose=(j,), when=seen(j), do=[seen(j).to(False)]),
+    }
+    claim = LeadsTo("mended", broken(j), ~broken(j), under=(Fairness.TIMERS,))
+    return System("lamps", "", (Table(lamp), Table(world, rows=tuple(known[r] for r in rows))),
+                  (claim,), final=TRUE)
+
+
+@pytest.mark.parametrize(("rows", "left"), [
+    (("light", "put_out", "break", "mend", "replace"), set()),
+    (("break", "mend_unseen", "look", "look_away"),
+     {"mended: helped at mended pends", "mended: mend lasts at look"}),
+    (("break", "mend_another"), {"mended: helped at mended pends", "mended: mend counts at mend"}),
+])
+def test_a_wait_may_end_by_one_row_where_nothing_only_goes_forward(
+    rows: tuple[str, ...], left: set[str]
+) -> None:
+    """A row that disables the helper, or is the helper, ends the wait: if not, it does not last, or
+    does not count. Seen red where these two ask for no wait that goes on.
+    """
+    ranking = Ranking("mended", (Help("mend", ends=True),))
+    assert unproved(statuses(lamps(*rows), (), ranking)) == left
+    assert "mended: mend counts at mend" in unproved(
+        statuses(lamps(*rows), (), Ranking("mended", (Help("mend"),))))
+
+
+def test_a_row_that_ends_a_wait_is_of_the_elements_that_wait() -> None:
+    other = Job("other")
+    ranking = Ranking("mended", (Help("mend", at={j: other}, ends=True),),
+                      witnesses=(Witness(other, TRUE),))
+    with pytest.raises(SpecError, match="`ends` is of the variables of the property"):
+        statuses(lamps("break", "mend"), (), ranking)
+
+
 def test_a_predicate_that_turns_false_again_is_not_monotone() -> None:
     one = shop("begin", "end_when_open", "close", "open")
     monotone = (Monotone("opened", one.open),)

@@ -14,6 +14,9 @@ elements. There are five kinds of obligations, at all sizes:
   counts   a helper that fires raises the rank: a symbol goes forward, or a predicate becomes true
   lasts    a row that does not change the rank does not disable a helper that is weakly fair
 
+Of a helper that `ends` the wait, the last two are about its parameters alone that are variables of
+the claim, and about rows after which the claim there still waits.
+
 **Theorem.** If all obligations are met, and the assumed claims are invariants, then the `leads_to`
 holds at every size under the fairness of its helpers.
 
@@ -25,7 +28,9 @@ more for each choice of finitely many elements. After the last such time the sam
 second predicate, and so on: the rank rises finitely often. Consider the run after the last rise. By
 `helped` some helper can fire in each state there. A weakly fair one stays enabled by `lasts`, so it
 fires. If none can, then of the finitely many strongly fair ones one is enabled again and again, so
-it fires. By `counts` the rank rises again. This is a contradiction, so there is no such run.
+it fires. By `counts` the rank rises again. This is a contradiction, so there is no such run. (Such
+a run is one in which the claim waits for ever at its elements. So of a helper that is enabled at
+these, `lasts` and `counts` are needed only of rows that leave the claim waiting there.)
 
 *Further assumptions*, as for every liveness property here: each sort is finite and has an element,
 so finitely many hand-overs arrive; faults, including losses, happen finitely often; delivery leaves
@@ -66,6 +71,7 @@ from pdproto.check.prove.ranking_in_channels import in_places
 from pdproto.check.prove.rewriting import apart, before_row, marked, renamed
 from pdproto.check.prove.scoping import conjuncts, exists_within, forall_within
 from pdproto.check.prove.settling import by_edges, settling, unmoved, written
+from pdproto.check.prove.waiting import first_of, opened, pends, waiting
 from pdproto.check.questions import PEERS, name_of_edges
 from pdproto.spec.language.formula import (
     And,
@@ -84,7 +90,7 @@ from pdproto.spec.language.formula import (
 from pdproto.spec.language.machine import Machine, Row, Table
 from pdproto.spec.language.place import SpecError
 from pdproto.spec.language.properties import Fairness, LeadsTo
-from pdproto.spec.language.ranking import Monotone, Ranking, Witness
+from pdproto.spec.language.ranking import Monotone, Ranking
 from pdproto.spec.language.sorts import Sort
 from pdproto.spec.language.system import System
 
@@ -93,12 +99,13 @@ HELP_MARK: Final = "_helping"  # on the variables of a helper
 
 @dataclass(frozen=True, slots=True)
 class Helper:
-    """A helper: a row, and the formula under which it helps. at: see `Help`."""
+    """A helper: a row, and the formula under which it helps. at, ends: see `Help`."""
 
     table: Table
     row: Row
     formula: Formula
     at: Mapping[Sort, Sort]
+    ends: bool
 
 
 def spared(system: System, layers: Sequence[str]) -> System:
@@ -184,9 +191,9 @@ class _Rankings:
         yield from self._owed(ranking, claim)
         yield self._helped(ranking, claim, helpers)
         for helper in helpers:
-            yield self._counts(ranking, helper)
+            yield self._counts(ranking, claim, helper)
             if not helper.row.is_strong:
-                yield from self._lasts(ranking, helper)
+                yield from self._lasts(ranking, claim, helper)
 
     def _helpers(self, ranking: Ranking, under: Sequence[Fairness]) -> Iterator[Helper]:
         """The helpers that exist in the system and are fair under the assumptions.
@@ -202,7 +209,10 @@ class _Rankings:
                         problem = f"{row.name} has no parameter {variable!r}"
                         raise SpecError(ranking.place, problem)
                 formula = all_of(*table.guard(row).parts, help_.when)
-                yield Helper(table, row, formula, help_.at)
+                if help_.ends and help_.at:
+                    raise SpecError(ranking.place, f"{row.name}: `ends` is of the variables of the "
+                                                   f"property, and `at` names others")
+                yield Helper(table, row, formula, help_.at, help_.ends)
 
     def _owed(self, ranking: Ranking, claim: LeadsTo) -> Iterator[Obligation]:
         """The obligations `owed`: see the top of the file."""
@@ -223,7 +233,7 @@ class _Rankings:
         self, ranking: Ranking, claim: LeadsTo, helpers: Sequence[Helper]
     ) -> Obligation:
         """The obligation `helped`: see the top of the file."""
-        variables, goal = _opened(ranking, claim)
+        variables, goal = opened(ranking, claim)
         named, first = list(variables), []
         for witness in ranking.witnesses:
             fact = first_of(witness, named)
@@ -270,12 +280,16 @@ class _Rankings:
         found = self._on(claim, anybody, row, facts)
         return replace(found, sequent=replace(found.sequent, assumed=self.universal))
 
-    def _counts(self, ranking: Ranking, helper: Helper) -> Obligation:
+    def _counts(self, ranking: Ranking, claim: LeadsTo, helper: Helper) -> Obligation:
         step = self._claim(ranking, f"{helper.row.name} counts", helper.formula)
-        facts = (helper.formula, *self.idle[id(helper.row)])
-        return self._on(step, helper.table, helper.row, facts)
+        table, row = helper.table, helper.row
+        waits = waiting(
+            ranking, claim, table, row, MARK, table.parameters(row)) if helper.ends else ()
+        return self._on(step, table, row, (helper.formula, *self.idle[id(row)], *waits))
 
-    def _lasts(self, ranking: Ranking, helper: Helper) -> Iterator[Obligation]:
+    def _lasts(
+        self, ranking: Ranking, claim: LeadsTo, helper: Helper
+    ) -> Iterator[Obligation]:
         step = self._claim(ranking, f"{helper.row.name} lasts", helper.formula)
         restless = {a.symbol for a, _ in atoms(helper.formula)} - self.settled
         before = apart(helper.formula, HELP_MARK)
@@ -284,7 +298,9 @@ class _Rankings:
                 continue
             after = before_row(before, table, row)
             if after != before:
-                yield self._on(step, table, row, (before, Not(after), *self.idle[id(row)]))
+                waits = waiting(ranking, claim, table, row, HELP_MARK) if helper.ends else ()
+                yield self._on(step, table, row, (
+                    before, Not(after), *self.idle[id(row)], *waits))
 
     @cached_property
     def idle(self) -> Mapping[int, tuple[Formula, ...]]:
@@ -325,43 +341,6 @@ def _leads_to(system: System, ranking: Ranking) -> LeadsTo:
         if isinstance(claim, LeadsTo) and claim.name == ranking.leads_to and proved_under(claim):
             return claim
     raise SpecError(ranking.place, f"{system.name} has no leads_to {ranking.leads_to!r}")
-
-
-def pends(ranking: Ranking, claim: LeadsTo) -> Formula:
-    """The formula that holds from the premise until the goal."""
-    return claim.premise if ranking.pending is None else ranking.pending
-
-
-def _opened(ranking: Ranking, claim: LeadsTo) -> tuple[tuple[Sort, ...], Formula]:
-    """The variables of a pending claim, and the goal.
-
-    The variables are the free ones, and those of the goal's outermost `forall`s, which are removed.
-    """
-    variables = list(free_variables(all_of(pends(ranking, claim), claim.goal)))
-    goal = claim.goal
-    while isinstance(goal, Forall) and goal.variable not in variables:
-        variables.append(goal.variable)
-        goal = goal.body
-    return tuple(variables), goal
-
-
-def first_of(witness: Witness, pinned: Sequence[Sort]) -> Formula:
-    """The formula: the witness is the first element that satisfies the claim, or none does.
-
-    pinned: variables of earlier witnesses, which are fixed.
-    """
-    chosen = tuple(v for v in free_variables(witness.claim) if v not in pinned)
-    variable = witness.variable
-    back = {marked(v, MARK): v for v in pinned}
-    elsewhere = renamed(apart(witness.claim, MARK), back)
-    nowhere = forall(tuple(marked(v, MARK) for v in chosen), Not(elsewhere))
-    if not variable.ordered:
-        return any_of(nowhere, witness.claim)
-    earlier = marked(variable, MARK)
-    others = {marked(v, MARK): v for v in free_variables(witness.claim) if v != variable}
-    before = renamed(apart(witness.claim, MARK), others)
-    none_before = forall(earlier, implies(earlier.before(variable), Not(before)))
-    return any_of(nowhere, all_of(witness.claim, none_before))
 
 
 def _closed(fact: Formula, named: Sequence[Sort]) -> Formula:
