@@ -27,7 +27,15 @@ def here() -> Place:
     frame = sys._getframe(1)
     while frame.f_back is not None and not _is_outside(frame.f_code.co_filename):
         frame = frame.f_back
-    return Place(_relative(frame.f_code.co_filename, str(Path.cwd())), frame.f_lineno)
+    return Place(_relative(frame.f_code.co_filename, _directory()), frame.f_lineno)
+
+
+def _directory() -> str:
+    """Where the program runs; empty if somebody has removed that folder since."""
+    try:
+        return str(Path.cwd())
+    except OSError:
+        return ""
 
 
 # Every update asks for its place, and few files ask: without the caches, looking at paths takes

@@ -1,7 +1,10 @@
 """What the language accepts, and that it does what it says; and systems edited as values."""
 
+import subprocess
+import sys
 from collections.abc import Callable
 from dataclasses import fields, replace
+from pathlib import Path
 from typing import Any, Final
 from unittest import mock
 
@@ -312,3 +315,9 @@ def test_rows_that_an_edit_keeps_are_not_checked_again_and_no_error_is_missed(ed
         changed = edited(SYSTEM, "changed", edit)
     whole = {name.name: getattr(changed, name.name) for name in fields(System) if name.init}
     assert refusal(lambda: edited(SYSTEM, "changed", edit)) == refusal(lambda: System(**whole))
+
+
+def test_tables_are_read_in_a_process_whose_folder_was_removed(tmp_path: Path) -> None:
+    """A service goes on so when its release is replaced. Seen red: FileNotFoundError."""
+    subprocess.run([sys.executable, "-c", "import os; os.rmdir(os.getcwd()); import pdproto"],
+                   check=True, cwd=tmp_path, capture_output=True, timeout=60)

@@ -25,6 +25,7 @@ def test_pages_and_slots_may_be_used_again_at_once_after_a_success() -> None:
 
 @pytest.mark.parametrize("failed", [False, True])
 def test_a_request_waits_for_pages_that_settle_and_no_other_does(failed: bool) -> None:
+    """Seen red where a life that settles counts as one that keeps its pages: the request failed."""
     with cluster(decode={"at_once": False}) as nodes:
         node = nodes.decodes[0]
         (sender,), (first,) = nodes.senders(1), nodes.receivers(1)
@@ -55,6 +56,7 @@ def test_a_request_waits_for_pages_that_settle_and_no_other_does(failed: bool) -
 
 
 def test_pages_of_a_request_that_was_not_closed_are_not_given_twice() -> None:
+    """Seen red where such a request waits, as others do."""
     with cluster() as nodes:
         (sender,), (first,) = nodes.senders(1), nodes.receivers(1)
         first.publish([1, 2])
