@@ -4,37 +4,23 @@ The frame of a number is always the same, so a failure names all that it takes t
 """
 
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from copy import deepcopy
-from typing import Any, Final
+from typing import Any, Final, get_args
 
 import msgspec
+from msgspec import inspect
 
 from pdproto.runtime import batches, limits
-from pdproto.runtime.wire import (
-    Abort,
-    AbortAck,
-    AnyFrame,
-    Broke,
-    Closed,
-    Done,
-    Drained,
-    Drop,
-    Failed,
-    Introduce,
-    Life,
-    Publish,
-    Ready,
-    Request,
-)
+from pdproto.runtime.wire import AnyFrame, Life
 
 STRANGER: Final = "stranger"
 HERE: Final = "tcp://127.0.0.1:1"  # where nobody listens
+ROOMS: Final = 4  # different ones, in lives
+GENERATIONS: Final = 4
+USES: Final = (None, 0, 1)
+PROMPTS: Final = (None, b"a" * 16, b"b" * 16)
 U63_MAX: Final = (1 << 63) - 1
-NUMBERS: Final = range(4)  # of rooms, and of generations
-USES: Final[Sequence[int | None]] = None, 0, 1
-PROMPTS: Final[Sequence[bytes | None]] = None, b"a" * 16, b"b" * 16
-LIVES: Final = len(NUMBERS) ** 2 * len(USES) * len(PROMPTS)  # that frames of one run may name
 EDGES: Final[Sequence[Any]] = (
     0, 1, -1, U63_MAX, U63_MAX + 1, 1 << 64, 0.5, float("inf"), None, True, "", "\0", "d0",
     STRANGER, "x" * limits.NAME_MAX, "x" * (limits.NAME_MAX + 1), b"", b"\xff" * 32, [], [[]], {},
@@ -48,24 +34,50 @@ def chance(number: int) -> random.Random:
 
 
 def frame_of(some: random.Random, incarnation: int = 99) -> AnyFrame:
-    """A frame that is well-formed."""
-    life = Life(some.choice(NUMBERS), some.choice((incarnation, incarnation, 1)),
-                some.choice(NUMBERS), use=some.choice(USES), prompt=some.choice(PROMPTS))
-    makers: Sequence[Callable[[], AnyFrame]] = (
-        lambda: Introduce(life, (STRANGER,), HERE),
-        lambda: Publish(life, some.randbytes(8), some.randrange(4), (STRANGER, "d1"), HERE),
-        lambda: Abort(life, "why not", HERE),
-        lambda: Done(life, (1, 2), some.randbytes(16), some.randbytes(8)),
-        lambda: Failed(life, "it failed"),
-        lambda: AbortAck(life),
-        lambda: Drained(life),
-        lambda: Request(life, some.randbytes(8)),
-        lambda: Ready(life),
-        lambda: Broke(life, "broken"),
-        lambda: Closed(life),
-        lambda: Drop(life, some.randrange(9), "dropped"),
-    )
-    return some.choice(makers)()
+    """A frame that is well-formed, of any kind."""
+    kind = inspect.type_info(some.choice(get_args(AnyFrame)))
+    assert isinstance(kind, inspect.StructType)
+    made: AnyFrame = _struct(some, kind, incarnation)
+    return made
+
+
+def life_of(some: random.Random, incarnation: int) -> Life:
+    """One of few, so that many frames are about one."""
+    return Life(some.randrange(ROOMS), some.choice((incarnation, incarnation, 1)),
+                some.randrange(GENERATIONS), some.choice(USES), some.choice(PROMPTS),
+                some.choice((None, None, None, STRANGER)))
+
+
+def _struct(some: random.Random, kind: inspect.StructType, incarnation: int) -> Any:
+    if kind.cls is Life:
+        return life_of(some, incarnation)
+    return kind.cls(*(HERE if field.name == "endpoint" else _value(some, field.type, incarnation)
+                      for field in kind.fields))
+
+
+def _value(some: random.Random, kind: inspect.Type, incarnation: int) -> Any:
+    """A value of the field's type."""
+    match kind:
+        case inspect.StructType():
+            return _struct(some, kind, incarnation)
+        case inspect.UnionType(types=types):
+            return _value(some, some.choice(types), incarnation)
+        case inspect.VarTupleType(item_type=of, min_length=least):
+            return tuple(_value(some, of, incarnation)
+                         for _ in range(some.randint(least or 0, 2 + (least or 0))))
+        case inspect.LiteralType(values=values):
+            return some.choice(values)
+        case inspect.StrType():
+            return some.choice((STRANGER, STRANGER, "d1", "why not"))
+        case inspect.BytesType():
+            return some.randbytes(some.choice((1, 8)))
+        case inspect.BoolType():
+            return some.random() < 0.5
+        case inspect.IntType():
+            return some.randrange(4)
+        case inspect.NoneType():
+            return None
+    raise TypeError(f"no value of {kind}: tell `_value` how one is made")
 
 
 def batch_of(some: random.Random) -> bytes:

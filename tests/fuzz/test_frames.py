@@ -22,7 +22,17 @@ from pdproto.runtime import batches, wire
 from pdproto.runtime.errors import RemoteProtocolError
 from pdproto.spec.handoff.poll import KVPoll
 from pdproto.transport.nodes import RunningNode
-from tests.fuzz.frames import HERE, LIVES, STRANGER, chance, frame, frame_of
+from tests.fuzz.frames import (
+    GENERATIONS,
+    HERE,
+    PROMPTS,
+    ROOMS,
+    STRANGER,
+    USES,
+    chance,
+    frame,
+    frame_of,
+)
 from tests.node.data_paths import Cluster, cluster, polls, published
 from tests.property.profiles import NIGHTLY
 from tests.transport.test_faults import foreigner
@@ -126,7 +136,8 @@ def test_a_peer_that_says_anything_harms_nobody_else(
             until(lambda: node._core.malformed.get(STRANGER) == 1)
         assert node._node.lives[receiver.life].state == state
         assert node._loop.turn_errors == 0
-        assert len(node._node.lives) <= 1 + LIVES, "its lives are as many as it has named"
+        named = ROOMS * GENERATIONS * len(USES) * len(PROMPTS)
+        assert len(node._node.lives) <= 1 + named, "its lives are as many as it has named"
         _end_well(nodes, [sender], [receiver], settled=side == "decode")
 
 
