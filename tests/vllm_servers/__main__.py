@@ -19,7 +19,7 @@ from examples.vllm_servers.serving import CPU, CUDA, DEVICES, EAGER, servers_on
 from tests.servers import standstill
 from tests.servers.record import Cell, Record
 from tests.servers.suite import Finding, Suite, arguments, run
-from tests.vllm_servers import cells, checks, deploy_checks, on_gpu
+from tests.vllm_servers import adapter_checks, cells, checks, deploy_checks, on_gpu
 from tests.vllm_servers.stage import Stage
 
 FOLDERS: Final = {CPU: Path("out/vllm-servers"), CUDA: Path("out/vllm-servers-gpu")}
@@ -39,7 +39,8 @@ def main() -> int:
     folder, layouts = FOLDERS[told.device], LAYOUTS[told.device]
 
     def check(stage: Stage, cell: Cell) -> Finding:
-        place = checks if hasattr(checks, cell.check) else deploy_checks
+        place = next(one for one in (checks, adapter_checks, deploy_checks)
+                     if hasattr(one, cell.check))
         found: Finding = getattr(place, cell.check)(stage, layouts[cell.layout], *cell.given)
         return found
 

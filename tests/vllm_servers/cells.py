@@ -28,7 +28,8 @@ class Layout:
     extra: settings of the connector. model: the folder of decode's model, which names it.
     at_prefill: that of prefill's model, and of the reference's. module: has the connector; None:
     vLLM's plug-ins find it. way: flags of the proxy. router: in place of it, of routers.py.
-    members: each server has keys of its own, as a member of their cluster.
+    members: each server has keys of its own, as a member of their cluster. adapters: names, which
+    both servers load (adapters.py).
     """
 
     connector: str = OURS
@@ -43,6 +44,7 @@ class Layout:
     way: tuple[str, ...] = ()
     router: str = ""
     members: bool = False
+    adapters: tuple[str, ...] = ()
 
 
 LEASE_S: Final = 4.0  # for how long prefill waits for a decode that never calls
@@ -85,6 +87,7 @@ LAYOUTS: Final[Mapping[str, Layout]] = {
     "tp-1-2": Layout(decode=TWO, extra=STEADY),
     "tp-2-2": Layout(prefill=TWO, decode=TWO, extra=STEADY),
     "members": Layout(extra=STEADY, members=True),
+    "adapters": Layout(extra=STEADY, adapters=("one", "two")),
     "decode-block-64": Layout(decode=("--block-size", "64")),
     "decode-model": Layout(model="alpaca"),
     "hybrid": Layout(model=HYBRID, at_prefill=HYBRID, common=("--no-enable-prefix-caching",),
@@ -150,6 +153,11 @@ CELLS: Final = (
          "an error at once, both servers say both values, and a later request without params is "
          "answered right",
          "prompts-uncompared", quick=True),
+    Cell("another adapter", "adapters", "other_adapter",
+         "decode is asked for one LoRA adapter with what prefill has answered for another of the "
+         "same prompt: an error at once, both servers say both names, and the next request of each "
+         "adapter is answered right",
+         "prompts-uncompared"),
     Cell("one room for several", "plain", "shared_room",
          "a request of three samples (`n`) is answered right; one of two prompts, of which the "
          "proxy passes one offer on, ends with an error at once", "room-waits",

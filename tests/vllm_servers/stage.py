@@ -30,6 +30,7 @@ from tests.servers.kept_pair import NUMBERS, SIDES, KeptPair, ServerPair
 from tests.servers.load import Answer, Ask, Through
 from tests.servers.reference import Reference
 from tests.servers.standstill import Signal
+from tests.vllm_servers.adapters import adapters_of
 from tests.vllm_servers.cells import DEFECT, ORPHANED_S, PLUGIN_OFF, Layout
 from tests.vllm_servers.figures import Size, size_of
 from tests.vllm_servers.routers import ROUTERS
@@ -123,17 +124,18 @@ class Told(NamedTuple):
     tokens: list[int] = []  # noqa: RUF012 - nobody changes it
 
 
-def at_prefill(server: Server, ask: Ask) -> dict[str, Any]:
-    """Ask as the proxy does. Returns the parameters for decode."""
+def at_prefill(server: Server, ask: Ask, model: str = MODEL) -> dict[str, Any]:
+    """Ask as the proxy does. Returns the parameters for decode. model: or an adapter's name."""
     told = server.post("/v1/completions", {
-        **completion(ask.prompt, 1), "kv_transfer_params": FOR_DECODE})
+        **completion(ask.prompt, 1), "model": model, "kv_transfer_params": FOR_DECODE})
     params: dict[str, Any] = told["kv_transfer_params"]
     return params
 
 
-def at_decode(server: Server, ask: Ask, params: dict[str, Any], seconds: float) -> Told:
-    """seconds: after these the client leaves."""
-    body = {**completion(ask.prompt, ask.new), "kv_transfer_params": params}
+def at_decode(server: Server, ask: Ask, params: dict[str, Any], seconds: float,
+              model: str = MODEL) -> Told:
+    """seconds: after these the client leaves. model: or an adapter's name."""
+    body = {**completion(ask.prompt, ask.new), "model": model, "kv_transfer_params": params}
     try:
         told = server.post("/v1/completions", body, seconds)
     except urllib.error.HTTPError as error:
@@ -272,10 +274,11 @@ class Stage(KeptPair[Servers, Server, Layout, Pair]):
         if layout.members:
             write_members(folder := str(self._folder / "members"), SIDES)
             env["PDPROTO_KEYS"] = f"{folder}/{side}{SUFFIX}"
+        adapters = adapters_of(self._folder / "adapters", layout.adapters)
         if self.defect == PLUGIN_OFF:
             env["VLLM_PLUGINS"] = "none"
         return self.servers.start(
             f"{side}-{self.number}", self.model(layout.at_prefill if is_prefill else layout.model),
-            (*layout.common, *(layout.prefill if is_prefill else layout.decode)),
+            (*layout.common, *adapters, *(layout.prefill if is_prefill else layout.decode)),
             transfer=transfer, port=port, env=env)
 
