@@ -1,7 +1,8 @@
 """The name of a request's prompt under SGLang: what its KV depends on, as both servers know it.
 
-Named: the token ids, and the name of the adapter (LoRA). A request that decode has retracted asks
-prefill to compute its output, too, so those tokens count.
+Named: the token ids, and the adapter (LoRA) by its name and the last part of its path, which is all
+that SGLang has of its version. A request that decode has retracted asks prefill to compute its
+output, too, so those tokens count.
 
 Not named: the content of images (SGLang hashes it in another way on a GPU than on a CPU, so two
 servers need not have one hash; their places count, as tokens); the id of an adapter, which each
@@ -9,6 +10,7 @@ server draws; `extra_key`, which keeps prefix caches apart and changes no KV; th
 of the KV is in the layout of pages, which both ends compare.
 """
 
+from pathlib import PurePath
 from typing import Any, Final
 
 from pdproto.items.prompts import name_of
@@ -69,9 +71,11 @@ def is_once(request: Any) -> bool:
 
 
 def _adapter(queue: Any, number: str | None) -> str | None:
-    """The name of the adapter that has this id here."""
+    """The name and the place of the adapter that has this id here."""
     if number is None:
         return None
     adapters = queue.scheduler.tp_worker.model_runner.lora_manager.lora_refs
     known = adapters.get(number)
-    return "" if known is None else known.lora_name or ""
+    if known is None:
+        return ""
+    return f"{known.lora_name or ''} of {PurePath(known.lora_path or '').name}"

@@ -3,7 +3,7 @@
 from array import array
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Any, Final
 
 import pytest
@@ -41,11 +41,14 @@ def request(prompt: str, **changed: Any) -> Req:
 
 
 def queue_with(folder: Path, **adapters: str) -> Any:
-    """SGLang's queue of a prefill server with these adapters, by their ids."""
+    """SGLang's queue of a prefill server with adapters of these paths, by their ids: a folder for
+    each name, and in it one for each version.
+    """
     with ExitStack() as closing:
         server = scheduler_of(closing, "prefill", prefill_manager(None), folder)
     server.tp_worker.model_runner.lora_manager.lora_refs = {
-        number: LoRARef(lora_id=number, lora_name=name) for number, name in adapters.items()}
+        number: LoRARef(lora_id=number, lora_name=PurePath(path).parts[-2], lora_path=path)
+        for number, path in adapters.items()}
     return server.disagg_prefill_bootstrap_queue
 
 
@@ -66,14 +69,16 @@ def test_a_prompt_has_one_name_at_both_servers() -> None:
     assert name(request_of(ROOM, long, "prefill")) != name(request_of(ROOM, other, "decode"))
 
 
-def test_an_adapter_counts_by_its_name_and_not_by_the_id_that_a_server_draws(
+def test_an_adapter_counts_by_its_name_and_place_and_not_by_the_id_that_a_server_draws(
     tmp_path: Path
 ) -> None:
-    here = queue_with(tmp_path, one="math")
-    there = queue_with(tmp_path, two="math", three="law")
+    """Seen red with the name alone: another version of an adapter counted as the same one."""
+    here = queue_with(tmp_path, one="/here/math/1")
+    there = queue_with(tmp_path, two="/there/math/1", three="/there/law/1", four="/there/math/2")
     of = name(request("A", lora_id="one"), here)
     assert of == name(request("A", lora_id="two"), there)
-    assert len({of, name(request("A", lora_id="three"), there), name(request("A"))}) == 3
+    others = [name(request("A", lora_id=number), there) for number in ("three", "four")]
+    assert len({of, *others, name(request("A"))}) == 4
 
 
 def test_a_cache_key_changes_no_kv() -> None:
