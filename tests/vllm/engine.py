@@ -224,13 +224,16 @@ class Engine:
             kv_transfer_config=transfer)
 
     def add(self, name: str, prompt: Sequence[int], new: int,
-            params: Mapping[str, Any] | None = None, *, refused: bool = False) -> None:
-        """refused: by vLLM's API, which adds a stand-in and aborts it (EngineCore.add_request)."""
+            params: Mapping[str, Any] | None = None, *, refused: bool = False,
+            adapter: Any = None) -> None:
+        """refused: by vLLM's API, which adds a stand-in and aborts it (EngineCore.add_request).
+        adapter: a LoRARequest.
+        """
         sampling = SamplingParams(
             max_tokens=new, ignore_eos=True, temperature=0,
             extra_args=None if params is None else {"kv_transfer_params": dict(params)})
         request = self.requests[name] = self.made(EngineCoreRequest(
-            name, list(prompt), None, sampling, None, 0.0, None, None, None,
+            name, list(prompt), None, sampling, None, 0.0, adapter, None, None,
             abort_immediately=refused))
         self.scheduler.add_request(request)
         self.answers[name] = []
@@ -462,10 +465,10 @@ class Servers:
 
     def compute(
         self, name: str, prompt: Sequence[int], new: int = 1,
-        asked: Mapping[str, Any] = FOR_DECODE,
+        asked: Mapping[str, Any] = FOR_DECODE, adapter: Any = None,
     ) -> dict[str, Any]:
         """At prefill, as a proxy asks it to. Returns what the proxy gives decode."""
-        self.prefill.add(name, prompt, new, asked)
+        self.prefill.add(name, prompt, new, asked, adapter=adapter)
         while name not in self.prefill.ends:
             self.prefill.step()
         found: dict[str, Any] = self.prefill.params[name]

@@ -1,9 +1,10 @@
 """Decode loads the KV cache of its own prompt, or none: vLLM's own requests and scheduler."""
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
+from dataclasses import dataclass, field
 from pathlib import Path
 from threading import current_thread
 from typing import Any
@@ -26,6 +27,7 @@ from pdproto.vllm.prompts import other_prompt, prompt_of
 from pdproto.vllm.seals import Seals
 from tests.vllm import pair as halves
 from tests.vllm.engine import Engine, Servers
+from tests.vllm.layers import TOKENS_MAX
 from tests.vllm.test_scheduler import NEW, check, prompt
 
 TOKENS = [11, 12, 13]
@@ -88,45 +90,73 @@ def servers(closing: ExitStack, folder: Path) -> Servers:
                    Engine(closing, folder, "kv_consumer", blocks=64))
 
 
+@dataclass(frozen=True)
+class Mixed:
+    """Decode is asked for `asked` with what prefill has answered for `computed`. written: what
+    a client writes into that answer. said: by decode. heard: by prefill; None where nothing in
+    those params can be believed, also no address of prefill.
+    """
+
+    said: str
+    heard: str | None
+    computed: Sequence[int] = tuple(prompt(2))
+    written: Mapping[str, Any] = field(default_factory=dict)
+    adapter: LoRARequest | None = None
+
+    @property
+    def asked(self) -> list[int]:
+        """As long as `computed`."""
+        return (prompt(1) if len(self.computed) == len(prompt(1))
+                else [*self.computed[:-1], self.computed[-1] ^ 1])
+
+
+OTHER_TOKENS = "another prompt (tokens: "
+OTHER_ADAPTER = "another prompt (adapter: none at prefill and poet of poet-v1 at decode)"
+TWO_PROMPTS = " has two prompts: "
+MIXED = {
+    "another prompt": Mixed(OTHER_TOKENS, OTHER_TOKENS),
+    "one token": Mixed(OTHER_TOKENS, OTHER_TOKENS, [*prompt(1)[:-1], prompt(1)[-1] ^ 1]),
+    "the longest prompt": Mixed(OTHER_TOKENS, OTHER_TOKENS, prompt(2, TOKENS_MAX - NEW)),
+    "two adapters": Mixed(OTHER_ADAPTER, OTHER_ADAPTER, prompt(1), adapter=adapter()),
+    "forged": Mixed(TWO_PROMPTS, TWO_PROMPTS, written={"prompt": prompt_of(request(prompt(1)))}),
+    "digest of another version": Mixed("tokens: none at prefill and ", TWO_PROMPTS, written={
+        "prompt": {"tokens, by another rule": "of version 2"}}),
+    "empty": Mixed("Expected `int` >= 1", None, written={"tokens": 0}),
+    "cut": Mixed("Object missing required field", None, written={"ranks": None}),
+    "another version": Mixed("of version 2, and 1 is known here", None, written={"version": 2}),
+}
+
+
+@pytest.mark.parametrize("case", MIXED.values(), ids=MIXED)
 def test_the_kv_cache_of_another_prompt_is_loaded_by_nobody(
-    servers: Servers, caplog: pytest.LogCaptureFixture
+    servers: Servers, caplog: pytest.LogCaptureFixture, case: Mixed
 ) -> None:
-    """A proxy gives decode the params of another prompt of the same length.
+    """A proxy gives decode the params of another prompt of the same length, or a client changes
+    them. The next request of that prompt is answered right, and so are others meanwhile.
 
     Seen red without the comparison: decode answers from the other prompt, and serves its blocks
-    afterwards to requests without params.
+    afterwards to requests without params. "forged" was, where the offers' rooms have no prompt.
     """
-    asked, other = prompt(1), prompt(2)
-    params = servers.compute("other", other)
-    servers.decode.add("r", asked, NEW, params)
+    computed, asked = list(case.computed), case.asked
+    servers.serve("beside", prompt(3), NEW)
+    params = servers.compute("other", computed)
+    told = {name: value for name, value in {**params[KEY], **case.written}.items()
+            if value is not None}
+    servers.decode.add("r", asked, NEW, {**params, KEY: told}, adapter=case.adapter)
     servers.until(lambda: "r" in servers.decode.ends)
     assert servers.decode.ends["r"] == "error"
+    if case.heard is None:  # prefill still waits for whom it has answered
+        servers.decode.add("again", computed, NEW, params)
     servers.until_idle()  # prefill has its blocks back: the reason reaches it, and no clock
-    told = [one for one in caplog.messages
-            if "prefill has computed another prompt (tokens: " in one]
-    assert any(one.startswith("request r cannot be loaded") for one in told)
-    assert any("decode did not take its KV cache" in one for one in told)
-    servers.decode.add("later", asked, NEW)
+    for server, words in (("request r ", case.said), ("node prefill-", case.heard)):
+        assert words is None or any(
+            one.startswith(server) and words in one for one in caplog.messages), caplog.messages
+    servers.decode.add("later", asked, NEW, adapter=case.adapter)
     servers.until(lambda: "later" in servers.decode.ends)
     check(servers, "later", asked)
-
-
-def test_an_offer_with_another_prompt_written_into_it_is_loaded_by_nobody(servers: Servers) -> None:
-    """Without keys a client may write decode's own prompt into the offer of another one.
-
-    Seen red where the offers' rooms have no prompt: decode answers from the other prompt, and
-    serves its blocks afterwards.
-    """
-    asked = prompt(1)
-    params = servers.compute("other", prompt(2))
-    params[KEY] |= {"prompt": prompt_of(request(asked))}
-    servers.decode.add("r", asked, NEW, params)
-    servers.until(lambda: "r" in servers.decode.ends)
-    assert servers.decode.ends["r"] == "error"
-    servers.until_idle()
-    servers.decode.add("later", asked, NEW)
-    servers.until(lambda: "later" in servers.decode.ends)
-    check(servers, "later", asked)
+    check(servers, "beside", prompt(3))
+    if case.heard is None:
+        check(servers, "again", computed)
 
 
 @pytest.mark.parametrize("multi", [False, True])
