@@ -287,10 +287,10 @@ TOLD: Final = (
 
 
 def _configuration(
-    *faults: str, sources: int = 1, lives: int = 2
+    *faults: str, sources: int = 1, sinks: int = 1, lives: int = 2
 ) -> Configuration:
     return Configuration(
-        {Source: sources, Sink: 1, Life: lives, Use: lives, Prompt: 2}, faults=faults,
+        {Source: sources, Sink: sinks, Life: lives, Use: lives, Prompt: 2}, faults=faults,
         dead_bits=True, symmetry=True)
 
 
@@ -317,14 +317,14 @@ NO_TIMERS: Final[System] = edited(
         *ALIKE, *IN_ORDER, SEEN, CROSSED, BOTH_SUCCEED, *COMMITTED_AS_ONE, *NAMED_BY_EITHER,
         BOUND_ONCE, TOLD_IS_MET, BOUND)),
     about="The binding by the prompt on two ranks a side, without a clock.",
-    configurations={"default": _configuration(sources=2)},
+    configurations={"default": _configuration(sources=2), "sinks": _configuration(sinks=2)},
 )
 
 NO_TIMEOUTS: Final[System] = edited(
     ORDERED, "binding-prompts-no-timeouts", DropRow("give_up"), DropRow("give_up_waiting"),
     ReplaceProperties((*NAMED_ALIKE, *TOLD)),
     about="The binding by the prompt where no end gives up.",
-    configurations={"default": _configuration()},
+    configurations={"default": _configuration(), "deep": _configuration(sources=2)},
 )
 
 LOSS: Final[System] = edited(
