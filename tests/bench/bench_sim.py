@@ -1,13 +1,13 @@
 """The simulator's speed and size: hand-overs a second with every check on, and what many take.
 
-    python -m tests.bench.bench_sim [RUNS]
+    python -m tests.bench.bench_sim [RUNS | servers]
 
 The first: 16 servers of each side, 10,000 requests of one chunk each (the shortest hand-over), then
 of one to three, and then one server of each side, whose batches carry more; the median and best of
 RUNS runs (default: 3), in seconds of the processor, as other load disturbs a clock. A loop of plain
 additions is timed beside it, so that machines can be compared. The second: 500 servers of each side
 with 100,000 hand-overs open at once, all of which then come to their end, in a process of its own;
-its largest size is told.
+its largest size is told. `servers`: only how a hand-over's time grows with the servers of a side.
 """
 
 import gc
@@ -21,6 +21,7 @@ from typing import Any, Final
 
 from lab.sim.cluster import Cluster, simulate
 from lab.sim.plan import Shape, planned
+from tests.bench.bench_peers import exponent
 
 RUNS: Final = 3
 GOAL_PER_S: Final = 5_000
@@ -29,6 +30,7 @@ SHORT: Final[dict[str, Any]] = {
     "prefill": 16, "decode": 16, "requests": 10_000, "rate": 50_000.0, "pages": 4_096,
     "slots": 2_048, "buffers": 2_048, "turn_s": 0.002, "forward_s": 0.0001, "chunks": 1,
 }
+SERVERS: Final = (16, 50, 100)  # of each side
 OPEN: Final = 100_000
 MANY: Final[dict[str, Any]] = {
     "prefill": 500, "decode": 500, "requests": OPEN, "rate": 1e6, "skew_s": 0.0, "chunks": 1,
@@ -83,8 +85,23 @@ def many() -> None:
           f"{seconds:.0f} s of the processor; goal {GOAL_BYTES / 2**30:.0f} GiB")
 
 
+def servers() -> None:
+    """The time of a hand-over by the number of servers, and the exponent of its growth."""
+    found = []
+    measured({**SHORT, "requests": 500})  # the automata are discovered once
+    for count in SERVERS:
+        speed, _ = measured({**SHORT, "prefill": count, "decode": count})
+        found.append((count, 1e6 / speed))
+        print(f"{count} x {count} servers: {speed:,.0f} hand-overs/s/core, "  # noqa: T201
+              f"{1e6 / speed:,.0f} us each")
+    print(f"growth with servers: {exponent(found):.2f}")  # noqa: T201
+
+
 def main(arguments: list[str]) -> int:
     """Print what was measured; 1 if a goal is missed."""
+    if arguments == ["servers"]:
+        servers()
+        return 0
     if arguments == ["many"]:
         many()
         return 0
