@@ -7,11 +7,12 @@ from typing import Any, Final
 
 from examples.vllm_servers.serving import HYBRID, NIXL, OURS
 from tests.servers.record import Cell, Record
-from tests.servers.standstill import IN_FLIGHT, MEANWHILE, Standstill
+from tests.servers.standstill import IN_FLIGHT, MEANWHILE, STUTTERS, Standstill
 from tests.vllm_servers.routers import SMG, VLLM_ROUTER
 
-STANDSTILLS: Final = tuple(Standstill(who, seconds) for who in ("prefill", "decode")
-                           for seconds in (3.0, 8.0, 20.0))
+STANDSTILLS: Final = (
+    *(Standstill(who, seconds) for who in ("prefill", "decode") for seconds in (3.0, 8.0, 20.0)),
+    Standstill("prefill", 20.0, STUTTERS))
 # A peer that is lost once fails what is under way, which may be nothing: their defect lasts.
 FEW_UNDER_WAY: Final = ("prefill stands still for 3 s", "decode stands still for 3 s",
                         "decode stands still for 20 s")
