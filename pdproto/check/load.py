@@ -20,7 +20,7 @@ from pdproto.spec import language
 from pdproto.spec.language.edit import Postponed, postponed_errors
 from pdproto.spec.language.elements import ElementFunction
 from pdproto.spec.language.kinds import suggestion
-from pdproto.spec.language.place import SpecError
+from pdproto.spec.language.place import SpecError, written_in
 from pdproto.spec.language.symbols import Function, Relation, Symbol
 from pdproto.spec.language.system import System
 
@@ -180,11 +180,17 @@ def _reason(name: str, error: BaseException) -> str:
     told = _of_the_language(error)
     frames = traceback.extract_tb(error.__traceback__)
     own = [frame for frame in frames if not frame.filename.startswith(LIBRARIES)]
-    where = f"{_relative(own[-1].filename)}:{own[-1].lineno}" if own else name
+    where = f"{_relative(own[-1].filename)}:{own[-1].lineno}{_owner(own[-1])}" if own else name
     if own and told:
         return f"{where}: {told}"
     said = " ".join(str(error).split())
     return f"{where}: importing {name} raised {type(error).__name__}{said and f': {said}'}"
+
+
+def _owner(at: traceback.FrameSummary) -> str:
+    """The row or the property that is written there, as ": row 'lend'"."""
+    owner = written_in(at.filename, (at.lineno, at.colno, at.end_lineno, at.end_colno))
+    return owner and f": {owner}"
 
 
 def _of_the_language(error: BaseException) -> str:

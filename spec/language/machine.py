@@ -296,7 +296,7 @@ class Table:
     def with_state(self) -> str:
         """The table as it is written with a state: `Table(worker, state=phase, ...)`."""
         functions = [symbol for symbol in self.machine.symbols
-                     if isinstance(symbol, Function) and symbol.sorts == self.machine.sorts]
+                     if type(symbol) is Function and symbol.sorts == self.machine.sorts]
         return f"Table({self.machine}, state={functions[0] if functions else 'phase'}, ...)"
 
     def row(self, name: str) -> Row:

@@ -1,6 +1,6 @@
 """The words of which the mistakes are made."""
 
-from pdproto.spec.language import Call, Machine, Message, Row, Sort, State, Table, auto
+from pdproto.spec.language import Call, Int, Machine, Message, Row, Seq, Sort, State, Table, auto
 
 
 class Worker(Sort):
@@ -25,6 +25,7 @@ w, v, o = Worker("w"), Worker("v"), Other("o")
 worker, pool = Machine("worker", w), Machine("pool")
 phase = worker.function("phase", Phase)
 lent = pool.relation("lent", Worker)
+queue, tries = pool.function("queue", Seq(Worker, most=3)), pool.function("tries", Int(0, 5))
 ask = Message("ask", w, sender=worker, receiver=pool)
 give = Message("give", w, sender=pool, receiver=worker)
 note = Message("note", w, sender=worker, receiver=pool, fifo=Place)
