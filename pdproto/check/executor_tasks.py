@@ -78,8 +78,8 @@ class ExecutorTasks(Generic[Task, Answer]):
         self._last_worker = monotonic()
 
     def answers(self) -> Iterator[tuple[int, Answer]]:
-        """(Number of a task, answer), as they finish. Raises WorkerError, and LoadError if a
-        worker has not the same pdproto and specs.
+        """(Number of a task, answer), as they finish. Raises WorkerError, an error of the user as
+        it is, and LoadError if a worker has not the same pdproto and specs.
         """
         for number in range(len(self._tasks)):
             yield from self._ask(number)
@@ -99,6 +99,8 @@ class ExecutorTasks(Generic[Task, Answer]):
         reply: Reply = pickle.loads(answered)  # noqa: S301 - from our own worker
         if reply.refused:
             raise LoadError(f"in a worker: {reply.refused}")
+        if reply.raised is not None:
+            raise reply.raised
         if reply.error:
             raise WorkerError(f"in a worker:\n{reply.error}")
         task = self._tasks[number]

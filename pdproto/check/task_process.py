@@ -25,6 +25,8 @@ from typing import Any, Final, TypeAlias
 import pdproto
 from pdproto.check.explore import silent
 from pdproto.check.load import LoadError
+from pdproto.ground.layout import TooLargeError
+from pdproto.spec.language.place import SpecError
 
 # Only the stubs give `Connection` parameters.
 Line: TypeAlias = "Connection[Any, Any]"
@@ -32,6 +34,7 @@ Line: TypeAlias = "Connection[Any, Any]"
 HOME: Final = Path(pdproto.__file__).parent
 CODE: Final = {".py", ".c", ".h"}
 IDLE_MAX: Final = 16  # children that a worker keeps
+OF_THE_USER: Final = (SpecError, TooLargeError)  # no bug: who asks raises these as they are
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,12 +54,13 @@ class Call:
 class Reply:
     """The answer of a task, or why there is none.
 
-    refused: a spec is missing here, or is another one. error: the traceback of another error. late:
-    the task was ended at its time limit.
+    refused: a spec is missing here, or is another one. raised: an error of the user. error: the
+    traceback of another error. late: the task was ended at its time limit.
     """
 
     answer: Any = None
     refused: str = ""
+    raised: Exception | None = None
     error: str = ""
     late: bool = False
 
@@ -178,6 +182,8 @@ def _answer(sent: bytes) -> Reply:
         return Reply(call.work(call.task, silent))
     except LoadError as error:
         return Reply(refused=str(error))
+    except OF_THE_USER as error:
+        return Reply(raised=error)
     except Exception:
         return Reply(error=format_exc())
 

@@ -15,6 +15,8 @@ from typing import Any, Final, Generic, NamedTuple, TypeAlias, TypeVar
 
 from pdproto.check.executor_tasks import ExecutorMaker, ExecutorTasks, WorkerError, unanswered
 from pdproto.check.explore import Monitor, Progress
+from pdproto.check.load import LoadError
+from pdproto.check.task_process import OF_THE_USER
 
 Task = TypeVar("Task")
 Answer = TypeVar("Answer")
@@ -46,7 +48,8 @@ def run_tasks(
     it runs in this process. monitor: gets the progress of one task at a time, from processes of
     this program. missing: the answer for a task that has lost its worker, or is out of time in an
     executor, given the reason; it raises UnansweredError if it is left out. limit_s: in an
-    executor, the seconds for a task. Raises WorkerError if a worker raises.
+    executor, the seconds for a task. Raises WorkerError if a worker raises, and an error of the
+    user as it is.
     """
     if isinstance(workers, ExecutorMaker):
         if tasks:
@@ -134,6 +137,8 @@ class WorkerPool(Generic[Task, Answer]):
             return self._lost(worker)
         if isinstance(told, str):
             raise WorkerError(f"in a worker:\n{told}")
+        if isinstance(told, Exception):
+            raise told
         return told
 
     def _lost(self, worker: Line) -> "_Lost":
@@ -163,7 +168,8 @@ class _Lost(NamedTuple):
 def _serve(tasks: Line, work: Callable[[Any, Monitor], Any]) -> None:
     """Run tasks in a worker. For each, send its progress, then the answer in a tuple of one.
 
-    A string is the traceback of an error, and _Lost says that memory ran out.
+    An error of the user is sent itself, a string is the traceback of another one, and _Lost says
+    that memory ran out.
     """
     # Ctrl-C goes to all processes of the group. The parent process ends the workers.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
@@ -176,5 +182,7 @@ def _serve(tasks: Line, work: Callable[[Any, Monitor], Any]) -> None:
             tasks.send((work(task, tasks.send),))
         except MemoryError:
             tasks.send(_Lost("memory ran out: run it again, with fewer --workers"))
+        except (*OF_THE_USER, LoadError) as error:
+            tasks.send(error)
         except Exception:
             tasks.send(format_exc())

@@ -38,6 +38,8 @@ from pdproto.cli.options import (
 )
 from pdproto.cli.systems import BUILT_IN, load, load_with_module
 from pdproto.ground.grounding import Ground
+from pdproto.ground.starts import why_no_start
+from pdproto.spec.language.place import SpecError
 from pdproto.spec.language.system import Configuration, System
 
 DOT_STATES: Final = 500
@@ -133,11 +135,16 @@ def _configuration(path: Path, specification: str) -> Path:
 
 
 def ground(system: System, chosen: Configuration) -> Ground:
-    """The system's ground form. Raises UsageError if there is more than one topology."""
+    """The system's ground form. Raises UsageError if there is more than one topology, and SpecError
+    if there is no initial state.
+    """
     given = list(islice(interpretations(system, chosen.sizes, chosen), 2))
     if len(given) > 1:
         raise UsageError(
             f"{system.name}: {list(system.rigids)} have several interpretations, and a model can "
             f"have only one: choose it with given= in a configuration of the system"
         )
-    return Ground(system, chosen.sizes, chosen.faults, given[0])
+    form = Ground(system, chosen.sizes, chosen.faults, given[0])
+    if problem := why_no_start(form):
+        raise SpecError(system.place, problem)
+    return form

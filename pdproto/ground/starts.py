@@ -6,11 +6,13 @@ the values of the cells that they leave open.
 """
 
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from itertools import chain, islice, product
 from typing import Final, Protocol
 
+from pdproto.ground.decisions import NO
 from pdproto.ground.diagram_of import Grounds, diagram_of
-from pdproto.ground.diagrams import Diagrams, TooManyNodesError
+from pdproto.ground.diagrams import Diagram, Diagrams, TooManyNodesError
 from pdproto.ground.layout import TooLargeError, at_sizes, cells
 from pdproto.ground.program import Literal
 from pdproto.spec.language.formula import And, normal
@@ -40,22 +42,38 @@ def starts(ground: GroundSystem) -> tuple[int, ...]:
     choices = {
         layout.field(*cell).mask: [layout.literal(*cell, value) for value in cell[0].values]
         for cell in cells(free, sizes)}
-    at = at_sizes({sort: sizes[sort] for sort in system.sorts})
     diagrams = Diagrams()
     try:
-        paths = diagrams.paths(
-            diagram_of(ground, diagrams, normal(And(system.starts)), {}), STARTS_MAX)
+        paths = diagrams.paths(_init(ground, diagrams), STARTS_MAX)
     except TooManyNodesError:
         paths = None
     states = chain.from_iterable(_filled(path, choices) for path in paths or ())
     found = sorted(islice(states, STARTS_MAX + 1))
     if paths is None or len(found) > STARTS_MAX:
-        raise TooLargeError(f"over {STARTS_MAX:,} initial states at {at}, or a formula of init= "
-                            "that is too large to list them: say more of them in init=")
+        raise TooLargeError(f"over {STARTS_MAX:,} initial states at {_at(ground)}, or a formula of "
+                            "init= that is too large to list them: say more of them in init=")
     if not found:
-        raise SpecError(system.place, f"init: no state satisfies it at {at}: drop a part of init=, "
-                                      "or choose other sizes")
+        raise SpecError(system.place, why_no_start(ground))
     return tuple(found)
+
+
+def why_no_start(ground: GroundSystem) -> str:
+    """Why there is no initial state; "" if there is one, or the formula is too large to tell."""
+    if ground.system.init is None:
+        return ""
+    with suppress(TooManyNodesError):
+        if _init(ground, Diagrams()) == NO:
+            return (f"init: no state satisfies it at {_at(ground)}: drop a part of init=, or "
+                    "choose other sizes")
+    return ""
+
+
+def _init(ground: GroundSystem, diagrams: Diagrams) -> Diagram:
+    return diagram_of(ground, diagrams, normal(And(ground.system.starts)), {})
+
+
+def _at(ground: GroundSystem) -> str:
+    return at_sizes({sort: ground.layout.sizes[sort] for sort in ground.system.sorts})
 
 
 def _filled(

@@ -249,6 +249,48 @@ def test_a_formula_without_a_state_is_told() -> None:
         asked(system, {Worker: 2})
 
 
+IMPOSSIBLE = '''
+from pdproto.spec.language import *
+
+class Node(Sort):
+    """A node."""
+
+n, k = Node("n"), Node("k")
+room = Machine("room")
+on = room.relation("on", Node, init=ANY)
+SYSTEM = System("room", "A room.", (Table(room, rows=(
+    Row("off", choose=n, when=on(n), do=on(n).to(False)),)),), (Always("never", ~on(n)),),
+    init=INIT, final=TRUE, configurations={"default": Configuration({Node: 3})})
+'''
+
+
+@pytest.mark.parametrize("verb", [
+    "check", "lint", "prove", "run", "export --tla", "mutate", "explore --text"])
+def test_each_verb_tells_a_formula_without_a_state(
+    verb: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    spec = tmp_path / "room.py"
+    spec.write_text(IMPOSSIBLE.replace("INIT", "on(n) & exists(k, ~on(k))"))
+    name, *options = verb.split()
+    assert main([name, f"{spec}:SYSTEM", *options]) == (1 if verb == "lint" else 2)
+    told = capsys.readouterr()
+    (line,) = [one for one in (told.out + told.err).splitlines() if "init" in one]
+    assert f"{spec}:10: " in line
+    assert "no state satisfies it at Node=3" in line or "contradicts itself" in line
+    assert "drop a part of init=" in line
+    assert "Traceback" not in told.err
+
+
+def test_lint_judges_a_formula_at_the_sizes_of_the_system(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """At two of each sort, where lint looks at rows, no state satisfies this one."""
+    spec = tmp_path / "room.py"
+    spec.write_text(IMPOSSIBLE.replace("INIT", "count(n, on(n)) == 3"))
+    assert main(["lint", f"{spec}:SYSTEM"]) == 0
+    assert "error" not in capsys.readouterr().out
+
+
 def test_too_many_initial_states_are_told() -> None:
     with pytest.raises(TooLargeError, match="over 1,000,000 initial states at Worker=20"):
         _ = Ground(replace(PLACE, init=None, like=PLACE), {Worker: 20}).initial

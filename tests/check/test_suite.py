@@ -5,7 +5,9 @@ import os
 import re
 import signal
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,15 +15,16 @@ import pytest
 
 from pdproto.check import suite
 from pdproto.check.checking import CheckSettings
-from pdproto.check.executor_tasks import UnansweredError, WorkerError
+from pdproto.check.executor_tasks import ExecutorMaker, UnansweredError, WorkerError
 from pdproto.check.explore import Monitor, Progress, SearchLimits, silent
 from pdproto.check.report import suite as suite_report
 from pdproto.check.result import Checked, Suite, Task, Verdict
 from pdproto.check.suite import perform, run, tasks
-from pdproto.check.worker_pool import run_tasks
+from pdproto.check.worker_pool import Workers, run_tasks
 from pdproto.cli.main import main
 from pdproto.cli.systems import BUILT_IN, load
 from pdproto.spec.catalogue import HANDOFF
+from pdproto.spec.language.place import Place, SpecError
 from tests.check.report.page_reader import read_xml
 
 Output = pytest.CaptureFixture[str]
@@ -224,6 +227,10 @@ def stumble(number: int, _: Monitor) -> int:
     raise ValueError(f"{number} is too much")
 
 
+def mistake(_: int, __: Monitor) -> int:
+    raise SpecError(Place("spec.py", 7), "a row is wrong")
+
+
 class TestWorkerPool:
     @pytest.mark.parametrize("workers", [1, 2, pytest.param(9, marks=pytest.mark.nightly)])
     def test_each_task_is_done_once(self, workers: int) -> None:
@@ -268,3 +275,9 @@ class TestWorkerPool:
     def test_a_worker_that_raises(self) -> None:
         with pytest.raises(WorkerError, match=r"(?s)in a worker:.*ValueError: \d is too much"):
             list(run_tasks([1, 2], stumble, 2, silent))
+
+    @pytest.mark.parametrize("workers", [2, ExecutorMaker(partial(ThreadPoolExecutor, 1))])
+    def test_an_error_of_the_user_comes_as_it_is(self, workers: Workers) -> None:
+        with pytest.raises(SpecError, match=r"^spec.py:7: a row is wrong$") as told:
+            list(run_tasks([1, 2], mistake, workers, silent))
+        assert told.value.place == Place("spec.py", 7)

@@ -10,9 +10,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from itertools import islice
-from typing import Final
 
-from pdproto.check.lint.bounds import ELEMENTS, require_small
+from pdproto.check.lint.bounds import ELEMENTS, INTERPRETATIONS_MAX, require_small
 from pdproto.check.lint.determinism import determinism
 from pdproto.check.lint.names import shared_prefixes, unused_names, unwitnessed
 from pdproto.check.lint.promises import attachments, devices, edges
@@ -20,7 +19,7 @@ from pdproto.check.lint.remark import Remark, Severity, arranged
 from pdproto.check.lint.resend import resends
 from pdproto.check.lint.subject import LintSubject
 from pdproto.check.lint.totality import totality
-from pdproto.check.lint.vacuity import rows_that_never_fire, vacuous_properties
+from pdproto.check.lint.vacuity import no_start, rows_that_never_fire, vacuous_properties
 from pdproto.check.rigid import has_interpretation, interpretations, smallest_first
 from pdproto.ground.layout import TooLargeError
 from pdproto.spec.language.formula import bound_variables, free_variables
@@ -31,8 +30,6 @@ from pdproto.spec.language.symbols import Sizes
 from pdproto.spec.language.system import DEFAULT, Configuration, System
 
 __all__ = ["ELEMENTS", "Remark", "Severity", "lint", "small", "subjects"]
-
-INTERPRETATIONS_MAX: Final = 64
 
 
 def small(system: System, elements: int = ELEMENTS) -> Configuration:
@@ -67,7 +64,7 @@ def lint(
     """
     require_small(system, chosen.sizes)
     found, complete = subjects(system, chosen, lemmas)
-    return arranged((*_remarks(system, found, complete=complete),
+    return arranged((*no_start(system, chosen), *_remarks(system, found, complete=complete),
                      *_impossible(system, chosen, lemmas, found, complete=complete)))
 
 

@@ -13,6 +13,7 @@ from pdproto.spec.language.symbols import Sizes
 from pdproto.spec.language.system import System
 
 ELEMENTS: Final = 2  # of each sort, so that elements can differ
+INTERPRETATIONS_MAX: Final = 64  # of the rigid symbols
 PAIRS_MAX: Final = 5_000_000  # the largest system of the catalogue has 2,800,000; they take 5 s
 
 

@@ -5,12 +5,33 @@ of the rigid symbols; other cases are left to the explorer.
 """
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from itertools import islice
 
+from pdproto.check.lint.bounds import INTERPRETATIONS_MAX
 from pdproto.check.lint.remark import Remark, Severity
 from pdproto.check.lint.subject import LintSubject
+from pdproto.check.rigid import interpretations, smallest_first
 from pdproto.check.words import formula_text
+from pdproto.ground.grounding import Ground
+from pdproto.ground.layout import TooLargeError
+from pdproto.ground.starts import why_no_start
 from pdproto.spec.language.formula import Formula, Not, Or, normal
+from pdproto.spec.language.place import SpecError
 from pdproto.spec.language.properties import Always, LeadsTo, OnRow, Property, Sometimes
+from pdproto.spec.language.system import Configuration, System
+
+
+def no_start(system: System, chosen: Configuration) -> Iterator[Remark]:
+    """An `init=` that no state satisfies, at each size that the system declares, or at `chosen`."""
+    if system.init is None:
+        return
+    for at in smallest_first(system) or [chosen]:
+        with suppress(SpecError, TooLargeError):  # there are no interpretations, or too many
+            worlds = islice(interpretations(system, at.sizes, at), INTERPRETATIONS_MAX)
+            found = [why_no_start(Ground(system, at.sizes, (), given)) for given in worlds]
+            if all(found) and len(found) < INTERPRETATIONS_MAX:
+                yield Remark("init", Severity.ERROR, found[0].removeprefix("init: "), system.place)
 
 
 def rows_that_never_fire(subjects: Sequence[LintSubject]) -> Iterator[Remark]:
