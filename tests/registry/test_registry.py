@@ -81,13 +81,14 @@ def test_b4_a_successor_with_an_earlier_clock_replaces_a_run_that_is_gone(
     server: RegistryServer, client: RegistryClient
 ) -> None:
     """As soon as the earlier run is out: until then its greater number keeps its place."""
-    client.register(prefill(0, of=1, run=2**60))
-    client.deregister(Run(0, 0, 0, 0, incarnation=2**60))
+    later = time_ns() + 10**15  # by a clock that is ahead of this one
+    client.register(prefill(0, of=1, run=later))
+    client.deregister(Run(0, 0, 0, 0, incarnation=later))
     successor = Registrar(f"127.0.0.1:{server.port}", prefill(0, of=1, run=5), retry_s=0.05)
     successor.start()
     assert successor.recorded.wait(PATIENCE_S)
     client.health()
-    assert client.look_up_all().addresses()[Rank(0, 0, 0, 0)].incarnation == 2**60 + 1
+    assert client.look_up_all().addresses()[Rank(0, 0, 0, 0)].incarnation == later + 1
     successor.stop()
 
 
