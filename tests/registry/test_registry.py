@@ -5,6 +5,7 @@ import socket
 import threading
 from functools import partial
 from queue import SimpleQueue
+from time import time_ns
 
 import pytest
 
