@@ -139,7 +139,8 @@ class Link:
         """The member that a node of this name belongs to; None where nodes share their keys, or
         have none: then they trust one another.
         """
-        return member_of(node) if self.curve is not None and self.curve.members else None
+        told = checked.text("node", node)
+        return member_of(told) if self.curve is not None and self.curve.members else None
 
     @property
     def overdue_s(self) -> float:

@@ -91,6 +91,7 @@ def values() -> Iterator[Case]:
     yield Case("Curve", Curve, curve)
     yield Case("Curve.key_of", Curve(**curve).key_of, {"node": "one/0"})  # type: ignore[arg-type]
     yield Case("Curve.named", Curve(**curve).named, {"node": "d0"})  # type: ignore[arg-type]
+    yield Case("Link.member_of", Link().member_of, {"node": "one/0"})
     yield Case("Link.suspecting_within", Link().suspecting_within, {"waits": [60.0]})
     yield Case("TraceWriter", TraceWriter, {"node": "d0", "target": io.BytesIO()})
     yield Case("RegistryServer", RegistryServer, {"limits": None, "traces": None, "store": None})

@@ -39,10 +39,10 @@ MODULES: Final = ("pdproto.engine.engines", "pdproto.node.link", *(
 ELSEWHERE: Final = {"until", "load", "tcp_at", "open_handoffs"}
 # A node, a command or a plug-in calls these, with what it has made or checked itself.
 INTERNAL: Final = {
-    "address_for", "called", "connections_max", "host_of", "listening", "lost_lines", "member_of",
-    "name_in", "new_incarnation", "new_secret", "place_of", "quiet", "refuse_host_pools", "require",
-    "require_page_fence", "require_private", "share_interpreter", "table", "told", "typed",
-    "variable", "written"}
+    "address_for", "called", "connections_max", "host_of", "is_too_late", "listening",
+    "lost_lines", "member_of", "name_in", "new_incarnation", "new_secret", "place_of", "quiet",
+    "refuse_host_pools", "require", "require_page_fence", "require_private", "share_interpreter",
+    "table", "told", "typed", "variable", "written"}
 
 
 def there() -> dict[str, Callable[..., Any]]:
