@@ -6,7 +6,8 @@ Both pairs are alive; the one that is not measured is stopped (SIGSTOP), so that
 processor time. Requests go to both servers at once, as a router sends them, and stream: the time to
 the first token is what a client sees. Beside them stands the bound: the same servers with SGLang's
 stand-in that moves nothing, asked one after the other; what a backend that takes no time would
-reach. Then prefill is killed with 150 requests in flight.
+reach. Then prefill is killed with 150 requests in flight. `--curve` measures the time to the first
+token over the length of the prompt instead (curve.py).
 """
 
 import argparse
@@ -24,8 +25,9 @@ from typing import Final
 
 from examples.servers.demo import say
 from examples.sglang_servers.serving import Servers
+from tests.servers import curve
 from tests.servers.load import Answer, Ask, Unmoved, Way, asks, send
-from tests.servers.stage import Layout, Pair, Stage
+from tests.servers.stage import POOL, Layout, Pair, Stage
 
 FOLDER: Final = Path("out/servers")
 BACKENDS: Final = ("pdproto", "mooncake")
@@ -139,12 +141,30 @@ def _median(of: Sequence[Measured]) -> Measured:
     return Measured(rate, p50, p99, sum(m.failed for m in of))
 
 
+def ways(servers: Servers) -> curve.Ways:
+    """Of the curve. SGLang's router asks both servers at once."""
+    stage, flags = Stage(servers, FOLDER), ("--chunked-prefill-size", str(curve.CHUNK))
+
+    @contextmanager
+    def pair(backend: str) -> Iterator[Way]:
+        yield stage.pair(Layout(backend=backend, both=flags)).both
+        stage.end()
+
+    return {curve.ALONE: lambda: curve.one_server(
+                servers, stage.model(Layout().model), (*POOL, *flags)),
+            "pdproto, at once": lambda: pair("pdproto"), "Mooncake": lambda: pair("mooncake")}
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--json", metavar="FILE", help="write the numbers there")
+    parser.add_argument("--curve", action="store_true", help="of the time to the first token")
     told = parser.parse_args()
     with Servers(FOLDER / "bench-log") as servers:
+        if told.curve:
+            curve.measure("SGLang", ways(servers), told.rounds)
+            return 0
         stages = {backend: Stage(servers, FOLDER) for backend in BACKENDS}
         pairs = {backend: stage.pair(Layout(backend=backend))
                  for backend, stage in stages.items()}

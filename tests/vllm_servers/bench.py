@@ -6,7 +6,8 @@ Pairs of servers come in turns, so that all meet the same machine; figures are m
 There are two comparisons: of both connectors as vLLM runs them, where a thread of NIXL keeps a core
 of each server busy, and with pauses in that thread and in the ranks of both (patient_nixl.py),
 which is the fairer one where there are few cores. `--beside plain` compares two ways of ours: the
-proxy passes on prefill's first token, or decode's.
+proxy passes on prefill's first token, or decode's. `--curve` measures the time to the first token
+over the length of the prompt instead (tests/servers/curve.py).
 """
 
 import argparse
@@ -15,13 +16,17 @@ import statistics
 import sys
 import time
 from collections import defaultdict
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
 from examples.servers.demo import say
 from examples.vllm_servers.serving import OURS, Servers
-from tests.servers.load import asks, send
-from tests.vllm_servers.cells import LAYOUTS
+from tests.servers import curve
+from tests.servers.load import Way, asks, send
+from tests.vllm_servers.cells import CHUNKS, LAYOUTS
 from tests.vllm_servers.figures import steps, within_a_millisecond
 from tests.vllm_servers.stage import Pair, Stage, Streamed
 
@@ -56,14 +61,34 @@ def steps_told(pair: Pair) -> str:
         for server in pair.servers for step, every in steps(server).items())
 
 
+def ways(servers: Servers) -> curve.Ways:
+    """Of the curve: the proxy asks one server after the other, or both at once."""
+    stage = Stage(servers, FOLDER)
+
+    @contextmanager
+    def pair(name: str) -> Iterator[Way]:
+        layout = replace(LAYOUTS[name], prefill=CHUNKS)
+        yield Streamed(stage.pair(layout).through.url)
+        stage.end()
+
+    return {curve.ALONE: lambda: curve.one_server(
+                servers, stage.model(LAYOUTS["plain"].at_prefill), CHUNKS, Streamed),
+            "pdproto, in turn": lambda: pair("plain"), "pdproto, at once": lambda: pair("at-once"),
+            "NIXL": lambda: pair("patient-nixl")}
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--beside", choices=BESIDE, nargs="+", default=["nixl", "patient-nixl"])
+    parser.add_argument("--curve", action="store_true", help="of the time to the first token")
     told = parser.parse_args()
     turns = [name for other in told.beside for name in (BESIDE[other], other)]
     found: dict[tuple[str, int], list[dict[str, float]]] = defaultdict(list)
     with Servers(FOLDER / "log") as servers:
+        if told.curve:
+            curve.measure("vLLM", ways(servers), told.rounds)
+            return 0
         stage = Stage(servers, FOLDER)
         for number in range(told.rounds):
             for name in turns[::-1] if number % 2 else turns:
