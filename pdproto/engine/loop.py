@@ -58,12 +58,12 @@ class Loop:
 
     def start(self) -> None:
         """Start the thread. Raises EngineError, and gives everything back, if none is to be had."""
+        threads.watch(self)
         try:
             self._thread.start()
         except OSError as error:
             self._run_to_end()
             raise EngineError(f"{self._name}: {error.strerror}") from error
-        threads.watch(self)
 
     def leave_to_parent(self) -> None:
         """See threads.Inherited."""
@@ -150,6 +150,7 @@ class Loop:
             with self._lock:
                 self._closed = True
             self._ended.set()
+            threads.forget(self)
             self._selector.close()
             os.close(self._eventfd)
 

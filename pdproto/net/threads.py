@@ -112,6 +112,11 @@ def watch(owner: Inherited) -> None:
     _opened.add(owner)
 
 
+def forget(owner: Inherited) -> None:
+    """The owner is about to close its files: their numbers may soon be those of other files."""
+    _opened.discard(owner)
+
+
 def opened_elsewhere(name: str) -> str:
     """The reason for which an inherited object refuses its calls."""
     return f"{name} was opened in another process ({os.getppid()}): open one in this process"

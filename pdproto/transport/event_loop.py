@@ -108,13 +108,13 @@ class EventLoop:
 
     def start(self) -> None:
         """Start the thread. Raises OSError, and closes everything, if none is to be had."""
+        threads.watch(self)
         try:
             self._core.begin(self)
             self._thread.start()
         except BaseException:
             self.close()
             raise
-        threads.watch(self)
 
     def leave_to_parent(self) -> None:
         """See threads.Inherited. ZeroMQ itself does nothing with a context of another process."""
@@ -179,6 +179,7 @@ class EventLoop:
             if self._ended:
                 return
             self._ended = True
+        threads.forget(self)
         threads.call_each(
             self._core.close, *(peer.connection.part for peer in self._core.peers.values()
               if isinstance(peer.connection, Dealer)),

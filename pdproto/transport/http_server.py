@@ -103,8 +103,8 @@ class HttpServer:
         if self._thread is not None:
             raise RuntimeError(f"{self._title}: a server starts only once; create another one")
         self._thread = threads.ServiceThread(self._run, f"pdproto-{self._title}")
-        self._thread.start()
         threads.watch(self)
+        self._thread.start()
         self._begun.wait()
         if self._error is not None:
             self._thread.join()
@@ -142,6 +142,7 @@ class HttpServer:
         try:
             asyncio.run(self._serve())
         finally:
+            threads.forget(self)
             self._begun.set()
 
     async def _serve(self) -> None:

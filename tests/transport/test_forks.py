@@ -71,6 +71,38 @@ def test_to_close_sockets_leaves_no_file_open() -> None:
         listener.detach()
 
 
+CLOSED = """
+import os, sys
+from pdproto.registry.app import RegistryServer
+from tests.transport.inherited import Pair
+
+pair, server = Pair(sys.argv[1]), RegistryServer("127.0.0.1", 0)
+server.start()
+pair.hand_over(1)
+pair.close()
+server.stop()
+pipes = [os.pipe() for _ in range(64)]  # which take the numbers of the files that were closed
+child = os.fork()
+if not child:
+    lost = 0
+    for read, write in pipes:
+        try:
+            lost += os.write(write, b"x") != len(os.read(read, 1))
+        except OSError:
+            lost += 1
+    os._exit(lost)
+print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+"""
+
+
+@pytest.mark.parametrize("engine", ["tcp", "shm"])
+def test_a_child_keeps_files_that_have_the_numbers_of_closed_ones(engine: str) -> None:
+    """Seen red where a child closes again what its parent has closed: it loses pipes of its own."""
+    ran = subprocess.run([sys.executable, "-c", CLOSED, engine], capture_output=True, text=True,
+                         timeout=60, check=False)
+    assert (ran.stdout, ran.stderr) == ("0\n", "")
+
+
 ASKING = """
 import os, sys
 from pdproto.registry.app import RegistryServer
