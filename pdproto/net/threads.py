@@ -113,7 +113,9 @@ def watch(owner: Inherited) -> None:
 
 
 def forget(owner: Inherited) -> None:
-    """The owner is about to close its files: their numbers may soon be those of other files."""
+    """Call it in no child any more. Do so before the owner closes its files, because other files
+    may get their numbers.
+    """
     _opened.discard(owner)
 
 

@@ -103,7 +103,6 @@ class HttpServer:
         if self._thread is not None:
             raise RuntimeError(f"{self._title}: a server starts only once; create another one")
         self._thread = threads.ServiceThread(self._run, f"pdproto-{self._title}")
-        threads.watch(self)
         self._thread.start()
         self._begun.wait()
         if self._error is not None:
@@ -139,6 +138,7 @@ class HttpServer:
         self.stop()
 
     def _run(self) -> None:
+        threads.watch(self)
         try:
             asyncio.run(self._serve())
         finally:

@@ -226,10 +226,10 @@ def test_a_leg_is_refused_after_many_requests_of_its_room(
     monkeypatch.setattr(ended_rooms, "PAST_MAX", most)
     open_one = request(nodes)
     for _ in range(4):
-        others = request(nodes)
-        for sender in others:
+        further = request(nodes)
+        for sender in further:
             sender.abort("the client has left")
-        until(polls(others, KVPoll.FAILED))
+        until(polls(further, KVPoll.FAILED))
     part = nodes.prefills[0]._node.ended_rooms
     assert [len(room.past) <= most for room in list(part._rooms.values())] == [True]
     waiting(nodes, one := leg(nodes, once=False))
